@@ -1,0 +1,196 @@
+"""The best constant score under a loss: where boosting starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jboost._loss import Loss, Quantile, resolve_outputs
+from jboost._quantile import weighted_quantile
+from jboost._typing import Reduce, identity
+
+MAX_ITERATIONS = 100
+ROUNDING = 16  # units of rounding below which a mean over the rows is taken for noise
+
+
+def best_constant(
+    loss: Loss, y: Any, weight: Float[Array, " n"], reduce: Reduce = identity
+) -> Float[Array, ""] | Float[Array, " k"]:
+    """Return F0 = argmin over c of sum_i w_i loss(c, y_i).
+
+    A loss with a `Quantile` leaf rule starts from the weighted quantile of y; any other is minimised by damped Newton
+    steps, then one differentiable step whose derivative by `weight` and `y` is that of the implicit function.
+    Rows of weight 0 do not count, even when their loss is NaN. Where the minimum lies at infinity (a Poisson target of
+    zeros, one class only) the result is finite and its gradient negligible.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : pytree of arrays
+        Target; every leaf has n as its leading axis.
+    weight : [n]
+        Non-negative, not all 0.
+    reduce : callable, default identity
+        Sums a partial result over devices.
+
+    Returns
+    -------
+    [] or [k], of JAX's default floating dtype.
+
+    References
+    ----------
+    Friedman (2001), "Greedy Function Approximation", Algorithm 1 line 1. Marquardt (1963), "An Algorithm for
+    Least-Squares Estimation of Nonlinear Parameters".
+    """
+    n_outputs = resolve_outputs(loss, y)
+    dtype = jnp.result_type(float)
+    weight = jnp.asarray(weight, dtype)
+    if isinstance(loss.leaf, Quantile):
+        return _quantile_of_target(loss.leaf, n_outputs, y, weight)
+    moments = _mean_loss(loss, n_outputs is None, reduce)
+    share = weight / jax.lax.stop_gradient(reduce(jnp.sum(weight)))
+    origin = jnp.zeros(n_outputs or 1, dtype)
+    # Whatever the loss closes over becomes an argument, so that nothing in the loop is differentiated.
+    frozen, closed_over = jax.closure_convert(moments, origin, y, share)
+    y_frozen, share_frozen, closed_over = jax.lax.stop_gradient((y, share, closed_over))
+    start = _mean_of_target(n_outputs, y_frozen, share_frozen, reduce)
+    minimum = _minimise(lambda c: frozen(c, y_frozen, share_frozen, *closed_over), origin, start)
+    constant = _with_implicit_derivative(moments, minimum, y, share)
+    return constant[0] if n_outputs is None else constant
+
+
+def _quantile_of_target(leaf: Quantile, n_outputs: int | None, y: Any, weight: Array) -> Array:
+    if not hasattr(y, "shape") or y.shape[1:] != (() if n_outputs is None else (n_outputs,)):
+        raise ValueError(
+            "y must be one array with a value per score for a loss with a Quantile leaf rule; "
+            f"got {jax.tree.map(jnp.shape, y)}"
+        )
+    y = jnp.asarray(y, weight.dtype)
+    if n_outputs is None:
+        return weighted_quantile(y, weight, leaf.level)
+    return jax.vmap(lambda column: weighted_quantile(column, weight, leaf.level), in_axes=1)(y)
+
+
+class _Moments(NamedTuple):
+    """The weighted mean of the loss at one constant, its derivatives, and the sizes that bound their rounding."""
+
+    value: Array  # []
+    value_size: Array  # [] mean of |loss|
+    g: Array  # [k]
+    g_size: Array  # [k] mean of |g|
+    h: Array  # [k k]
+
+
+class _Search(NamedTuple):
+    constant: Array  # [k]
+    at: _Moments
+    damping: Array  # []
+    iteration: Array  # []
+    done: Array  # []
+
+
+def _mean_loss(loss: Loss, scalar: bool, reduce: Reduce) -> Callable[[Array, Any, Array], _Moments]:
+    """Return the function (constant [k], y, share of the weight [n]) -> moments of the loss."""
+    value_and_grad = jax.vmap(jax.value_and_grad(loss.function))
+
+    def moments(constant: Array, y: Any, share: Array) -> _Moments:
+        def mean(rows: Array) -> Array:
+            used = share.reshape(-1, *[1] * (rows.ndim - 1))
+            return reduce(jnp.sum(jnp.where(used > 0, used * rows, 0), axis=0))
+
+        shape = share.shape if scalar else (*share.shape, *constant.shape)
+        score = jnp.broadcast_to(constant[0] if scalar else constant, shape)
+        (value, g), tangent = jax.linearize(lambda s: value_and_grad(s, y), score)
+
+        def hessian_column(basis: Array) -> Array:
+            column = tangent(jnp.broadcast_to(basis[0] if scalar else basis, shape))[1]
+            return jnp.atleast_1d(mean(column))
+
+        h = jax.lax.map(hessian_column, jnp.eye(constant.size, dtype=constant.dtype))
+        g_mean, g_size = jnp.atleast_1d(mean(g)), jnp.atleast_1d(mean(jnp.abs(g)))
+        return _Moments(mean(value), mean(jnp.abs(value)), g_mean, g_size, (h + h.T) / 2)
+
+    return moments
+
+
+def _mean_of_target(n_outputs: int | None, y: Any, share: Array, reduce: Reduce) -> Array:
+    """Return the mean of y when it has one value per score, else 0: a second place to start from."""
+    k = n_outputs or 1
+    if not hasattr(y, "shape") or y.shape[1:] != (() if n_outputs is None else (k,)):
+        return jnp.zeros(k, share.dtype)
+    share = share[:, None]
+    rows = jnp.asarray(y, share.dtype).reshape(-1, k)
+    return reduce(jnp.sum(jnp.where(share > 0, share * rows, 0), axis=0))
+
+
+def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array) -> Array:
+    """Minimise by Newton steps damped as in Marquardt (1963), from the better of two places."""
+    at_origin, at_start = moments(origin), moments(start)
+    better = at_start.value < at_origin.value  # False for NaN
+    constant, at = jax.tree.map(lambda a, b: jnp.where(better, a, b), (start, at_start), (origin, at_origin))
+    eps = jnp.finfo(origin.dtype).eps
+    negligible = eps**1.5 * at_origin.g_size  # the minimum lies at infinity: far enough
+
+    def advance(state: _Search) -> _Search:
+        step = _damped_step(state.at, state.damping)
+        trial = state.constant + step
+        at = moments(trial)
+        accept = _is_better(at, state.at, step)
+        constant, at = jax.tree.map(lambda a, b: jnp.where(accept, a, b), (trial, at), (state.constant, state.at))
+        damping = jnp.where(accept, jnp.maximum(state.damping / 8, 1e-25), state.damping * 4)
+        flat = jnp.all(jnp.abs(at.g) <= jnp.maximum(ROUNDING * eps * at.g_size, negligible))
+        still = jnp.all(jnp.abs(step) <= eps / 2 * jnp.abs(state.constant))
+        return _Search(constant, at, damping, state.iteration + 1, flat | still)
+
+    damping = jnp.asarray(1e-3, origin.dtype)
+    state = _Search(constant, at, damping, jnp.asarray(0), jnp.all(at.g == 0))
+    state = jax.lax.while_loop(lambda s: ~s.done & (s.iteration < MAX_ITERATIONS), advance, state)
+    return state.constant
+
+
+def _is_better(new: _Moments, old: _Moments, step: Array) -> Array:
+    """Accept a clear decrease; within rounding of the mean loss, a slope along the step that has not grown."""
+    rounding = ROUNDING * jnp.finfo(step.dtype).eps * old.value_size
+    change = new.value - old.value
+    flatter = jnp.abs(new.g @ step) <= jnp.abs(old.g @ step)
+    finite = jnp.isfinite(change) & jnp.all(jnp.isfinite(new.g)) & jnp.all(jnp.isfinite(new.h))
+    return finite & ((change < -rounding) | ((change <= rounding) & flatter))
+
+
+def _damped_step(at: _Moments, damping: Array) -> Array:
+    """Return -(|H| + damping D)^-1 g, D the diagonal of H, without the directions in which g is only rounding."""
+    scale, values, vectors = _scaled_eigen(at.h)
+    slope = vectors.T @ (scale * at.g)
+    rounding = ROUNDING * jnp.finfo(slope.dtype).eps * (jnp.abs(vectors).T @ (scale * at.g_size))
+    slope = jnp.where(jnp.abs(slope) <= rounding, 0, slope)
+    return -scale * (vectors @ (slope / (jnp.abs(values) + damping)))
+
+
+def _scaled_eigen(h: Array) -> tuple[Array, Array, Array]:
+    """Return S and the eigenvalues and vectors of S H S, whose diagonal is one (or zero where that of H is)."""
+    diagonal = jnp.abs(jnp.diag(h))
+    scale = jnp.where(diagonal > 0, jax.lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1)), 1)
+    scaled = scale[:, None] * h * scale
+    if h.shape == (1, 1):
+        return scale, scaled[0], jnp.ones_like(h)
+    values, vectors = jnp.linalg.eigh(scaled)
+    return scale, values, vectors
+
+
+def _with_implicit_derivative(
+    moments: Callable[[Array, Any, Array], _Moments], minimum: Array, y: Any, share: Array
+) -> Array:
+    """Return `minimum` with the derivative of the solution of G(c, y, w) = 0: one Newton step of value zero.
+
+    dc = -H^-1 dG; a direction in which the loss is flat has none.
+    """
+    at = moments(minimum, y, share)
+    scale, values, vectors = _scaled_eigen(jax.lax.stop_gradient(at.h))
+    flat = values <= 10 * values.size * jnp.finfo(values.dtype).eps * jnp.max(values, initial=0)
+    inverse = jnp.where(flat, 0, 1 / jnp.where(flat, 1, values))
+    step = -scale * (vectors @ (inverse * (vectors.T @ (scale * at.g))))
+    return minimum + (step - jax.lax.stop_gradient(step))

@@ -1,0 +1,78 @@
+"""The records that say how features are binned: edges, names, categories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Float32, UInt32
+
+from jboost._categories import Categories
+from jboost._device_bins import host_words
+from jboost._typing import pytree, static_field
+
+@dataclass(frozen=True)
+class Features:
+    """What is known of the columns besides their edges: their names, and the categories of the categorical ones."""
+
+    names: tuple[str, ...] | None
+    categories: tuple[Categories | None, ...]
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """The indices of the categorical features."""
+        return tuple(j for j, known in enumerate(self.categories) if known is not None)
+
+
+@pytree
+class BinEdges:
+    """The bin edges of f features, e to each at most.
+
+    Attributes
+    ----------
+    upper : float32 [f, e]
+        The edges, increasing along a row, each rounded down to a float32 and padded with +inf. For a float32 value v,
+        `v <= upper` and `v <= exact` are the same.
+    upper_bits : uint32 [f, e, 2]
+        The exact float64 edges as pairs of words, low word first (JAX has no float64 unless it is switched on).
+    n_codes : int
+        The width of a histogram that holds every code: a multiple of 32, or 16.
+    max_bins : int
+        The limit that was asked for.
+    features : Features
+        Names and categories.
+    """
+
+    upper: Float32[Array, "f e"]
+    upper_bits: UInt32[Array, "f e 2"]
+    n_codes: int = static_field()
+    max_bins: int = static_field()
+    features: Features = static_field()
+
+    @property
+    def exact(self) -> Float[np.ndarray, "f e"]:
+        """The edges in float64, on the host, padded with +inf."""
+        bits = np.ascontiguousarray(np.asarray(self.upper_bits), dtype="<u4")
+        return bits.view("<f8")[..., 0].astype(np.float64, copy=False)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features f."""
+        return len(self.features.categories)
+
+    @property
+    def code_dtype(self) -> np.dtype:
+        """The dtype of a bin code: uint8 up to 255 value bins, uint16 beyond."""
+        return np.dtype(np.uint8 if self.n_codes <= 256 else np.uint16)
+
+
+def edges_from_exact(exact: Float[np.ndarray, "f e"], n_codes: int, max_bins: int, features: Features) -> BinEdges:
+    """Make `BinEdges` from float64 edges padded with +inf (what `BinEdges.exact` returns)."""
+    exact = np.asarray(exact, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        upper = exact.astype(np.float32)
+    upper = np.where(upper > exact, np.nextafter(upper, np.float32(-np.inf)), upper)  # rounded down
+    with jax.ensure_compile_time_eval():  # concrete also when a caller's jit is being traced
+        return BinEdges(jnp.asarray(upper), jnp.asarray(host_words(exact)), n_codes, max_bins, features)

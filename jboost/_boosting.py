@@ -1,0 +1,200 @@
+"""Boosting: `init` makes a state, `step` adds a tree, `run` repeats it in one compiled scan.
+
+Everything here is pure and works under `jit`, `vmap` and `grad`: splits are chosen from integers, through which
+no derivative flows, and leaf values are differentiable sums. The plan is Friedman's (2001) with Newton steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from jboost._ensemble import leaf_of, take_leaves
+from jboost._histogram import build_histogram, quantise
+from jboost._leaves import leaf_values, weighted_derivatives
+from jboost._loss import Loss
+from jboost._sampling import sample_columns, sample_rows
+from jboost._spec import Hyper, Spec
+from jboost._split import Rules
+from jboost._tree import BuildHistogram, Columns, Tree, grow_tree
+from jboost._typing import Layout, Reduce, identity, pytree, static_field
+
+MetricFunction = Callable[[Array, Any, Array], Array]
+
+
+@pytree
+class Rows:
+    """Binned rows with their targets and weights; weight 0 means that a row is not there."""
+
+    bins: Int[Array, "f n"]
+    y: Any
+    weight: Float[Array, " n"]
+
+
+@pytree
+class Problem:
+    """All that a round needs and no round changes."""
+
+    train: Rows
+    valid: Rows | None
+    usable: Bool[Array, " f"]  # columns with anything to split
+    hyper: Hyper
+    loss: Loss = static_field()  # n_outputs resolved: None for a scalar score
+    spec: Spec = static_field()
+    layout: Layout = static_field()
+    metric: MetricFunction = static_field()
+    maximize: bool = static_field(default=False)
+
+
+@pytree
+class State:
+    """What a round changes."""
+
+    score: Float[Array, "n k"]
+    valid_score: Float[Array, "m k"]
+    key: Key[Array, ""]
+    round: Int[Array, ""]  # rounds so far, those of an initial model included
+    since_best: Int[Array, ""]  # rounds since the best one
+    best_metric: Float[Array, ""]  # lower is better here
+
+
+@pytree
+class Round:
+    """What a round leaves behind."""
+
+    tree: Tree
+    leaf_value: Float[Array, "leaves k"]
+    train_loss: Float[Array, ""]  # before the round's tree
+    valid_metric: Float[Array, ""]  # after it; NaN without validation rows
+
+
+def init(
+    problem: Problem, key: Array, score: Array, valid_score: Array, first_round: int | Array = 0
+) -> State:
+    """Start from given scores: the base score, or those of an initial model."""
+    dtype = score.dtype
+    return State(
+        score,
+        valid_score,
+        key,
+        jnp.asarray(first_round, jnp.int32),
+        jnp.zeros((), jnp.int32),
+        jnp.full((), jnp.inf, dtype),
+    )
+
+
+def step(
+    problem: Problem,
+    state: State,
+    build_histogram: BuildHistogram = build_histogram,
+    reduce: Reduce = identity,
+) -> tuple[State, Round]:
+    """Add one round: sample, differentiate, grow, fill the leaves, move the scores."""
+    rows, loss, spec, hyper = problem.train, problem.loss, problem.spec, problem.hyper
+    keys = jax.random.split(jax.random.fold_in(state.key, state.round), 3)
+    drawn = _draw_rows(keys[0], rows.weight, hyper)
+    weight = jnp.where(drawn, rows.weight, 0.0)
+    value, g, h = weighted_derivatives(loss, state.score, rows.y, weight)
+    allowed = sample_columns(keys[1], problem.usable, hyper.colsample_bytree)
+    columns = Columns(rows.bins, allowed, problem.layout)
+    tree, leaf = _grow(columns, g, h, weight > 0, spec, hyper, keys[2], build_histogram, reduce)
+    leaf_value = hyper.learning_rate * leaf_values(
+        loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, (g, h)
+    )
+    score = state.score + take_leaves(leaf_value, leaf)
+    valid_score, metric = _validate(problem, state, tree, leaf_value)
+    new = _remember(problem, state, score, valid_score, metric)
+    return new, Round(tree, leaf_value, weighted_mean(value, rows.weight), metric)
+
+
+def run(problem: Problem, state: State) -> tuple[State, Round]:
+    """Repeat `step` for all rounds in one scan; rounds come back stacked."""
+    return jax.lax.scan(lambda state, _: step(problem, state), state, length=problem.spec.n_estimators)
+
+
+def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:
+    """Say whether early stopping has had enough."""
+    patience = problem.spec.n_iter_no_change
+    if patience is None or problem.valid is None:
+        return jnp.zeros((), bool)
+    return state.since_best >= patience
+
+
+def weighted_mean(values: Float[Array, " n"], weight: Float[Array, " n"]) -> Float[Array, ""]:
+    """Average the rows whose weight is above 0."""
+    return (jnp.where(weight > 0, values, 0.0) * weight).sum() / weight.sum()
+
+
+def mean_loss(problem: Problem, state: State) -> Float[Array, ""]:
+    """Average the loss over the training rows as things stand."""
+    return weighted_mean(
+        weighted_derivatives(problem.loss, state.score, problem.train.y, problem.train.weight)[0],
+        problem.train.weight,
+    )
+
+
+def usable_columns(bins: Int[Array, "f n"], weight: Float[Array, " n"]) -> Bool[Array, " f"]:
+    """Say which columns hold two different codes."""
+    counted = weight > 0
+    largest = jnp.where(counted, bins, 0).max(axis=1)
+    smallest = jnp.where(counted, bins, jnp.iinfo(bins.dtype).max).min(axis=1)
+    return smallest < largest
+
+
+def _draw_rows(key: Array, weight: Float[Array, " n"], hyper: Hyper) -> Bool[Array, " n"]:
+    def some() -> Array:
+        return sample_rows(key, weight.size, hyper.subsample)
+
+    return jax.lax.cond(hyper.subsample < 1, some, lambda: jnp.ones(weight.shape, bool))
+
+
+def _grow(
+    columns: Columns,
+    g: Float[Array, "n k"],
+    h: Float[Array, "n k"],
+    active: Bool[Array, " n"],
+    spec: Spec,
+    hyper: Hyper,
+    key: Array,
+    build_histogram: BuildHistogram,
+    reduce: Reduce,
+) -> tuple[Tree, Int[Array, "n *k"]]:
+    """Grow one tree for all outputs, or one for each."""
+    hyper = jax.lax.stop_gradient(hyper)
+    pairs = jax.lax.stop_gradient(jnp.stack([g, h], axis=-1))
+
+    def grow(pairs: Float[Array, "n c"]) -> tuple[Tree, Int[Array, " n"]]:
+        statistics, scale = quantise(pairs, reduce)
+        if spec.counts_rows:
+            statistics = jnp.concatenate([statistics, active[:, None].astype(statistics.dtype)], axis=1)
+            scale = jnp.append(scale, 1.0)
+        rules = Rules(hyper, scale, spec)
+        return grow_tree(columns, statistics, active, rules, key, build_histogram, reduce)
+
+    if spec.multi_output == "separate":
+        return jax.vmap(grow, in_axes=1, out_axes=(0, 1))(pairs)
+    return grow(pairs.reshape(pairs.shape[0], -1))
+
+
+def _validate(problem: Problem, state: State, tree: Tree, leaf_value: Array) -> tuple[Array, Array]:
+    """Score the validation rows and take the metric."""
+    valid = problem.valid
+    if valid is None:
+        return state.valid_score, jnp.full((), jnp.nan, state.score.dtype)
+    leaf = leaf_of(problem.layout._replace(has_missing=True), problem.spec.symmetric, tree, valid.bins)
+    score = state.valid_score + take_leaves(leaf_value, leaf)
+    shaped = score[:, 0] if problem.loss.n_outputs is None else score
+    return score, problem.metric(shaped, valid.y, valid.weight).astype(score.dtype)
+
+
+def _remember(problem: Problem, state: State, score: Array, valid_score: Array, metric: Array) -> State:
+    """Keep count of the rounds since the best; once finished, that no longer changes."""
+    loss = -metric if problem.maximize else metric
+    better = (loss < state.best_metric) & ~is_finished(problem, state)
+    since_best = jnp.where(better, 0, state.since_best + 1)
+    best = jnp.where(better, loss, state.best_metric)
+    return State(score, valid_score, state.key, state.round + 1, since_best, jax.lax.stop_gradient(best))

@@ -1,0 +1,104 @@
+"""Categorical features: the record of their values and codes, how it is found, and how it is applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int, UInt32
+
+from jboost._columns import Factor
+from jboost._device_bins import host_words
+from jboost._typing import MISSING_BIN
+
+Category = str | bool | int | float
+
+
+@dataclass(frozen=True, eq=False)
+class Categories:
+    """The known values of a categorical feature, in order, and the bin code of each.
+
+    Codes follow the order of the values (numbers before strings), so they depend neither on the order of the rows
+    nor on pandas' own codes. The hash is kept, because JAX takes it at every call of a compiled function.
+    """
+
+    values: tuple[Category, ...]
+    codes: tuple[int, ...]
+
+    @cached_property
+    def code_of(self) -> dict[Category, int]:
+        """Look a value up; 1, 1.0 and True are the same category."""
+        return dict(zip(self.values, self.codes, strict=True))
+
+    @cached_property
+    def kinds(self) -> frozenset[bool]:
+        """The kinds of values known: True for strings, False for numbers."""
+        return frozenset(isinstance(value, str) for value in self.values)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.values, self.codes))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Categories) or self._hash != other._hash:
+            return False
+        same_types = list(map(type, self.values)) == list(map(type, other.values))
+        return same_types and self.values == other.values and self.codes == other.codes
+
+    def __reduce__(self) -> tuple[Any, ...]:  # leaves the cached hash behind: that of a string changes by process
+        return Categories, (self.values, self.codes)
+
+
+def find_categories(factor: Factor, weight: Float[np.ndarray, " n"] | None, max_bins: int) -> Categories:
+    """Give each category that has weight a code of its own; above max_bins of them, the rarest share the last code."""
+    seen = factor.index >= 0
+    mass = np.bincount(factor.index[seen], None if weight is None else weight[seen], len(factor.values))
+    present = [(value, m) for value, m in zip(factor.values, mass.tolist(), strict=True) if m > 0]
+    present.sort(key=lambda pair: (isinstance(pair[0], str), pair[0]))
+    codes = np.arange(1, len(present) + 1)
+    if len(present) > max_bins:
+        rarest = np.argsort([-m for _, m in present], kind="stable")[max_bins - 1 :]
+        alone = np.ones(len(present), dtype=bool)
+        alone[rarest] = False
+        codes = np.where(alone, np.cumsum(alone), max_bins)
+    return Categories(tuple(value for value, _ in present), tuple(codes.tolist()))
+
+
+def category_codes(known: Categories, factor: Factor, label: str) -> Int[np.ndarray, " n"]:
+    """Return the code of each row's value, 0 for a missing value and for one that is not known."""
+    if known.kinds:
+        for value in factor.values:
+            if isinstance(value, str) not in known.kinds:
+                wanted = "strings" if True in known.kinds else "numbers"
+                raise TypeError(f"X: expected {wanted} as categories in {label}, as when binned first, got {value!r}")
+    codes = [known.code_of.get(value, MISSING_BIN) for value in factor.values]
+    return np.array([*codes, MISSING_BIN])[factor.index]
+
+
+def category_tables(
+    features: list[Categories], n_words: int
+) -> tuple[UInt32[np.ndarray, "f m w"], Int[np.ndarray, "f m"]]:
+    """Return the numeric categories that a float of n_words holds exactly, as words, and their codes."""
+    dtype = np.float32 if n_words == 1 else np.float64
+    tables: list[dict[float, int]] = []
+    for known in features:
+        if True in known.kinds:
+            raise TypeError(f"X: expected a DataFrame or Binned, as {known.values[-1]!r} is a category; got a traced array")
+        with np.errstate(over="ignore"):
+            tables.append({dtype(v): c for v, c in known.code_of.items() if dtype(v) == v})
+    longest = max(1, *map(len, tables))
+    values = np.full((len(tables), longest), np.inf, dtype)
+    codes = np.zeros((len(tables), longest), np.int32)
+    for row, table in enumerate(tables):
+        values[row, : len(table)] = list(table)
+        codes[row, : len(table)] = list(table.values())
+    return device.host_words(values), codes
+
+

@@ -1,0 +1,105 @@
+"""Edges of one numeric column: between all neighbouring values, or weighted quantiles when there are too many."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+
+def column_edges(
+    column: Float[np.ndarray, " n"], weight: Float[np.ndarray, " n"] | None, max_bins: int
+) -> Float[np.ndarray, " e"]:
+    """Return the increasing float64 edges that cut a column into at most max_bins non-empty bins.
+
+    Up to max_bins distinct values get a bin each. NaN and rows of weight zero are left out.
+    """
+    values, mass = distinct_values(column, weight)
+    cuts = np.arange(1, values.size) if values.size <= max_bins else quantile_cuts(mass, max_bins)
+    return separators(values[cuts - 1].astype(np.float64), values[cuts].astype(np.float64))
+
+
+def distinct_values(
+    column: Float[np.ndarray, " n"], weight: Float[np.ndarray, " n"] | None
+) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    """Return the distinct values in order, and the weight of each (its count without weights)."""
+    kept = ~np.isnan(column) if weight is None else ~np.isnan(column) & (weight > 0)
+    if not kept.all():
+        column, weight = column[kept], None if weight is None else weight[kept]
+    if weight is None:
+        ordered = np.sort(column)
+    else:
+        order = np.argsort(column, kind="stable")
+        ordered, weight = column[order], weight[order]
+    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if ordered.size else np.zeros(0, int)
+    if weight is None:
+        return ordered[starts], np.diff(np.append(starts, ordered.size)).astype(np.float64)
+    return ordered[starts], np.add.reduceat(weight, starts) if starts.size else np.zeros(0)
+
+
+def quantile_cuts(mass: Float[np.ndarray, " m"], max_bins: int) -> Int[np.ndarray, " c"]:
+    """Choose where to cut m > max_bins ordered values: a cut at i separates value i-1 from value i.
+
+    A value heavier than a bin should be fills a bin of its own. The runs of light values between the heavy ones
+    share the other bins in proportion to their weight, and each run is cut at its own weighted quantiles.
+    """
+    heavy = _heavy_values(mass, max_bins)
+    bounds = np.unique(np.concatenate([[0], heavy, heavy + 1, [mass.size]]))
+    starts, stops = bounds[:-1], bounds[1:]
+    total = np.append(0.0, np.cumsum(mass))
+    run_mass = total[stops] - total[starts]
+    is_run = ~np.isin(starts, heavy)
+    bins = np.ones(starts.size, dtype=np.int64)
+    bins[is_run] = _share_bins(run_mass[is_run], (stops - starts)[is_run], max_bins - heavy.size)
+    # cut a run of k bins where the middle of a value's weight passes j/k of the run's, j = 1..k-1
+    run = np.repeat(np.arange(starts.size), bins - 1)
+    j = np.arange(run.size) - np.repeat(np.cumsum(bins - 1) - (bins - 1), bins - 1) + 1
+    targets = total[starts[run]] + run_mass[run] * (j / bins[run])
+    inner = np.searchsorted(total[1:] - mass / 2, targets)
+    inner = np.clip(inner, starts[run], stops[run])
+    cuts = np.unique(np.concatenate([inner, bounds]))
+    return cuts[(cuts > 0) & (cuts < mass.size)]
+
+
+def _heavy_values(mass: Float[np.ndarray, " m"], max_bins: int) -> Int[np.ndarray, " h"]:
+    """Find the values heavier than the mean bin that the lighter values leave, heaviest first if too many."""
+    heavy = np.zeros(mass.size, dtype=bool)
+    while True:
+        mean = mass[~heavy].sum() / (max_bins - heavy.sum())
+        more = (mass > mean) & ~heavy
+        if not more.any():
+            break
+        heavy |= more
+    found = np.flatnonzero(heavy)
+    if found.size + _n_runs(found, mass.size) > max_bins:  # no room for a bin in each run between them
+        heaviest = np.argsort(-mass[found], kind="stable")[: (max_bins - 1) // 2]
+        found = np.sort(found[heaviest])
+    return found
+
+
+def _n_runs(heavy: Int[np.ndarray, " h"], m: int) -> int:
+    return int(np.sum(np.diff(np.concatenate([[-1], heavy, [m]])) > 1))
+
+
+def _share_bins(
+    run_mass: Float[np.ndarray, " r"], run_size: Int[np.ndarray, " r"], n_bins: int
+) -> Int[np.ndarray, " r"]:
+    """Give each run at least one bin and at most one per value: the lightest bin mass that n_bins can afford."""
+
+    def bins(mass: float) -> Int[np.ndarray, " r"]:
+        return np.clip(np.ceil(run_mass / mass), 1, run_size).astype(np.int64)
+
+    too_light, affordable = 0.0, float(run_mass.max())
+    for _ in range(60):
+        middle = (too_light + affordable) / 2
+        if middle > 0 and bins(middle).sum() <= n_bins:
+            affordable = middle
+        else:
+            too_light = middle
+    return bins(affordable)
+
+
+def separators(below: Float[np.ndarray, " c"], above: Float[np.ndarray, " c"]) -> Float[np.ndarray, " c"]:
+    """Return t with below <= t < above: the midpoint, without overflow, or below where rounding misses it."""
+    with np.errstate(invalid="ignore"):  # -inf/2 + inf/2
+        middle = below / 2 + above / 2
+    return np.where((below <= middle) & (middle < above), middle, below)

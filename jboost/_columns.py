@@ -1,0 +1,250 @@
+"""Read any two-dimensional input column by column: NumPy, JAX, scipy sparse, pandas, polars, pyarrow, lists.
+
+A numeric column becomes a float32 or float64 vector with NaN for what is missing. A categorical column becomes
+a `Factor`: its distinct values, and for each row the index of its value.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import narwhals.stable.v2 as nw
+import numpy as np
+import scipy.sparse
+from jaxtyping import Float, Int
+
+_REAL = (numbers.Real, np.bool_, Decimal)
+_MISSING_TYPE_NAMES = ("NoneType", "NAType", "NaTType")  # of None, pandas.NA and pandas.NaT
+_CATEGORY_DTYPES = (nw.Categorical, nw.Enum, nw.String)
+
+
+class Factor(NamedTuple):
+    """A categorical column: the values that occur, each once, and the index of each row's value (-1: missing)."""
+
+    values: list[Any]
+    index: Int[np.ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Access to the columns of an input; `numbers(j)` and `factor(j)` read column j when they are called."""
+
+    shape: tuple[int, int]
+    names: tuple[str, ...] | None
+    categorical: tuple[bool, ...]  # the container itself says that the column holds categories
+    numbers: Callable[[int], Float[np.ndarray, " n"]]
+    factor: Callable[[int], Factor]
+
+    def label(self, j: int) -> str:
+        """Name column j in an error message."""
+        return f"column {j}" if self.names is None else f"column {self.names[j]!r}"
+
+
+def read_columns(X: Any) -> Columns:
+    """Open X, checking that it is two-dimensional; its cells are checked when a column is read."""
+    if scipy.sparse.issparse(X):
+        return _sparse_columns(X)
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return _frame_columns(frame)
+    return _array_columns(_as_array(X))
+
+
+# ---------------------------------------------------------------- arrays
+
+
+def _as_array(X: Any) -> np.ndarray:
+    if isinstance(X, np.ma.MaskedArray):
+        return X.astype(np.float64).filled(np.nan)
+    try:
+        return np.asarray(X)
+    except ValueError as error:  # nested lists of unequal lengths
+        raise ValueError(f"X: expected a two-dimensional array, got {type(X).__name__}: {error}") from error
+
+
+def _array_columns(array: np.ndarray) -> Columns:
+    _check_dimensions(array.shape, "array")
+    _check_dtype(array.dtype)
+    n, f = array.shape
+
+    def read_numbers(j: int) -> np.ndarray:
+        return as_numbers(array[:, j], f"column {j}")
+
+    def read_factor(j: int) -> Factor:
+        return as_factor(array[:, j], f"column {j}")
+
+    return Columns((n, f), None, (False,) * f, read_numbers, read_factor)
+
+
+def _check_dimensions(shape: tuple[int, ...], what: str) -> None:
+    if len(shape) != 2:
+        raise ValueError(
+            f"X: expected a 2-D {what} [n_rows, n_features], got {len(shape)}-D with shape {shape}. "
+            "Reshape your data: X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one row."
+        )
+
+
+def _check_dtype(dtype: np.dtype) -> None:
+    if np.issubdtype(dtype, np.complexfloating):
+        raise ValueError(f"X: Complex data not supported: expected real numbers, got dtype {dtype}")
+    narrow = jnp.issubdtype(dtype, jnp.floating) or jnp.issubdtype(dtype, jnp.integer)  # also bfloat16, int4
+    if dtype.kind not in "biufOUS" and not narrow:
+        raise TypeError(f"X: expected numbers, got dtype {dtype}; convert dates and records to numbers or categories")
+
+
+def as_numbers(column: np.ndarray, label: str) -> Float[np.ndarray, " n"]:
+    """Return the numbers of a column: float32 where that holds every value of the dtype, float64 otherwise."""
+    _check_dtype(column.dtype)
+    if column.dtype.kind in "US":
+        raise _not_a_number(label, "strings")
+    if column.dtype.kind == "O":
+        return _numbers_of_objects(column, label)
+    size, is_float = column.dtype.itemsize, jnp.issubdtype(column.dtype, jnp.floating)
+    exact_in_float32 = size <= 4 if is_float else size <= 2
+    return np.ascontiguousarray(column, dtype=np.float32 if exact_in_float32 else np.float64)
+
+
+def _numbers_of_objects(column: np.ndarray, label: str) -> Float[np.ndarray, " n"]:
+    types = set(map(type, column))
+    missing = {t for t in types if t.__name__ in _MISSING_TYPE_NAMES}
+    for t in types - missing:
+        if issubclass(t, complex | np.complexfloating):
+            raise ValueError(f"X: Complex data not supported: expected real numbers in {label}, got {t.__name__}")
+        if not issubclass(t, _REAL):
+            raise _not_a_number(label, t.__name__)
+    try:
+        return np.array([np.nan if type(v) in missing else v for v in column], dtype=np.float64)
+    except OverflowError as error:
+        raise ValueError(f"X: expected numbers that fit a float64 in {label}: {error}") from error
+
+
+def _not_a_number(label: str, got: str) -> TypeError:
+    return TypeError(
+        f"X: expected numbers in {label}, got {got}; name the column in `categorical` or give it a category dtype"
+    )
+
+
+def as_factor(column: np.ndarray, label: str) -> Factor:
+    """Return the categories of a column of numbers, strings or a mixture; NaN and None are missing."""
+    _check_dtype(column.dtype)
+    if column.dtype.kind in "biuf":
+        values, index = np.unique(column, return_inverse=True)
+        if values.size and values[-1] != values[-1]:  # NaN sorts last
+            index = np.where(index == values.size - 1, -1, index)
+            values = values[:-1]
+        return Factor(values.tolist(), index.astype(np.int32))
+    if column.dtype.kind not in "OUS":  # bfloat16 and its kin
+        return as_factor(as_numbers(column, label), label)
+    return _factor_of_objects(column.tolist(), label)
+
+
+def _factor_of_objects(cells: Iterable[Any], label: str) -> Factor:
+    order: dict[Any, int] = {}
+    try:
+        index = np.array([order.setdefault(cell, len(order)) for cell in cells], dtype=np.int32)
+    except TypeError as error:
+        raise TypeError(f"X: expected strings or numbers as categories in {label}: {error}") from error
+    return present_factor([plain_category(value, label) for value in order], index)
+
+
+def present_factor(values: list[Any], index: np.ndarray) -> Factor:
+    """Drop the values that no row has, and make the rows whose value is None missing."""
+    used = np.bincount(index + 1, minlength=len(values) + 1)[1:] > 0
+    kept = used & np.array([value is not None for value in values], dtype=bool)
+    renumbered = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last entry answers for index -1
+    return Factor([v for v, keep in zip(values, kept, strict=True) if keep], renumbered[index].astype(np.int32))
+
+
+def plain_category(value: Any, label: str) -> str | bool | int | float | None:
+    """Return a category as a plain Python value, or None where it is a missing value."""
+    if type(value).__name__ in _MISSING_TYPE_NAMES:
+        return None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value != value:
+        return None
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bool | int | float):
+        return value
+    raise TypeError(
+        f"X: expected str, int, float or bool as categories in {label}, got {type(value).__name__}; "
+        "convert the column to strings"
+    )
+
+
+# ---------------------------------------------------------------- sparse matrices
+
+
+def _sparse_columns(X: Any) -> Columns:
+    _check_dimensions(X.shape, "sparse matrix")
+    _check_dtype(X.dtype)
+    csc = X.tocsc()
+    if not csc.has_canonical_format:  # entries given twice are added, as in X.toarray()
+        csc = csc.copy()
+        csc.sum_duplicates()
+    n, f = csc.shape
+
+    def dense(j: int) -> np.ndarray:
+        column = np.zeros(n, dtype=csc.dtype)
+        entries = slice(csc.indptr[j], csc.indptr[j + 1])
+        column[csc.indices[entries]] = csc.data[entries]
+        return column
+
+    def read_numbers(j: int) -> np.ndarray:
+        return as_numbers(dense(j), f"column {j}")
+
+    def read_factor(j: int) -> Factor:
+        return as_factor(dense(j), f"column {j}")
+
+    return Columns((n, f), None, (False,) * f, read_numbers, read_factor)
+
+
+# ---------------------------------------------------------------- data frames
+
+
+def _frame_columns(frame: nw.DataFrame[Any]) -> Columns:
+    try:
+        columns = tuple(frame.columns)
+        types = tuple(frame.schema.values())
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(f"X: expected unique column names: {error}") from error
+    named = [isinstance(name, str) for name in columns]
+    if any(named) and not all(named):
+        raise TypeError("X: expected column names that are all strings or all not; got a mixture")
+    labels = [f"column {name!r}" for name in columns]
+
+    def read_numbers(j: int) -> np.ndarray:
+        return _series_numbers(frame[:, j], types[j], labels[j])
+
+    def read_factor(j: int) -> Factor:
+        return _series_factor(frame[:, j], types[j], labels[j])
+
+    is_categorical = tuple(dtype in _CATEGORY_DTYPES for dtype in types)
+    names = columns if columns and all(named) else None
+    return Columns((frame.shape[0], len(columns)), names, is_categorical, read_numbers, read_factor)
+
+
+def _series_numbers(series: nw.Series[Any], dtype: Any, label: str) -> np.ndarray:
+    if dtype in _CATEGORY_DTYPES:
+        raise _not_a_number(label, f"dtype {dtype}")
+    if (dtype.is_numeric() or dtype == nw.Boolean) and series.null_count():
+        series = series.cast(nw.Float64)  # nulls become NaN
+    elif dtype.is_temporal() or dtype.is_nested():
+        raise _not_a_number(label, f"dtype {dtype}")
+    return as_numbers(np.asarray(series.to_numpy()), label)
+
+
+def _series_factor(series: nw.Series[Any], dtype: Any, label: str) -> Factor:
+    if dtype in (nw.Categorical, nw.Enum) and series.implementation.is_pandas():
+        accessor = nw.to_native(series).cat
+        values = [plain_category(value, label) for value in accessor.categories.tolist()]
+        return present_factor(values, np.asarray(accessor.codes, dtype=np.int32))
+    if dtype.is_numeric() and not series.null_count():
+        return as_factor(np.asarray(series.to_numpy()), label)
+    return _factor_of_objects(series.to_list(), label)  # keeps 64-bit integers beside nulls exact

@@ -1,0 +1,107 @@
+"""The rounds of a fit in compiled chunks, with progress, real stopping and Ctrl-C between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from tqdm.auto import tqdm
+
+from jboost._boosting import Problem, Round, State, is_finished, mean_loss, step
+from jboost._tree import Tree
+
+CAPACITY = 64  # rounds that one call can return
+CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl-C
+QUIET_SECONDS = 2.0  # a fit shorter than this shows no progress bar unless asked to
+
+
+def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, Float[Array, ""]]:
+    """Run the rounds of a concrete problem.
+
+    The number of rounds is no part of the compiled program. Ctrl-C ends the run with a warning; a loss that is
+    no longer finite ends it too.
+
+    Returns
+    -------
+    Round
+        The rounds, stacked, on the host.
+    float
+        Training loss after the last of them.
+    """
+    wanted = problem.spec.n_estimators
+    problem = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
+    chunks = [jax.tree.map(np.asarray, _blank(problem, state, 0))]
+    done, size, loss = 0, 1, jnp.nan
+    hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal
+    delay = QUIET_SECONDS if verbose is None else 0.0
+    with tqdm(total=wanted, desc="boosting", unit="round", disable=hidden, delay=delay) as bar:
+        try:
+            while done < wanted:
+                began = time.perf_counter()
+                new, rounds, loss, finished = run_chunk(problem, state, min(size, wanted - done))
+                count = int(new.round - state.round)
+                chunks.append(_first_rounds(rounds, count))
+                state, done = new, done + count
+                bar.update(count)
+                bar.set_postfix(_figures(problem, chunks[-1], loss), refresh=False)
+                if finished or not np.isfinite(loss):
+                    break
+                size = _next_size(count, time.perf_counter() - began)
+        except KeyboardInterrupt:
+            warnings.warn(f"interrupted: the model holds the first {done} rounds", stacklevel=3)
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks), loss
+
+
+@jax.jit
+def run_chunk(
+    problem: Problem, state: State, n_rounds: int | Int[Array, ""]
+) -> tuple[State, Round, Float[Array, ""], Array]:
+    """Run up to `n_rounds` rounds; return them in the first places of `CAPACITY`, and the loss after them."""
+    first = state.round
+
+    def goes_on(carry: tuple[State, Round]) -> Array:
+        return (carry[0].round - first < n_rounds) & ~is_finished(problem, carry[0])
+
+    def one_more(carry: tuple[State, Round]) -> tuple[State, Round]:
+        state, rounds = carry
+        new, result = step(problem, state)
+        place = state.round - first
+        return new, jax.tree.map(lambda all_, one: all_.at[place].set(one), rounds, result)
+
+    state, rounds = jax.lax.while_loop(goes_on, one_more, (state, _blank(problem, state, CAPACITY)))
+    return state, rounds, mean_loss(problem, state), is_finished(problem, state)
+
+
+def _blank(problem: Problem, state: State, n: int) -> Round:
+    """Make room for n rounds."""
+    spec, k, dtype = problem.spec, state.score.shape[1], state.score.dtype
+    lead = (n, k) if spec.multi_output == "separate" else (n,)
+    splits = (*lead, spec.n_splits)
+    tree = Tree(
+        jnp.zeros(splits, jnp.int32),
+        jnp.zeros(splits, jnp.int32),
+        jnp.zeros(splits, bool),
+        jnp.zeros((*splits, problem.layout.n_words), jnp.uint32),
+        jnp.zeros(splits, dtype),
+    )
+    return Round(tree, jnp.zeros((n, spec.n_leaves, k), dtype), jnp.zeros(n, dtype), jnp.zeros(n, dtype))
+
+
+def _first_rounds(rounds: Round, count: int) -> Round:
+    return jax.tree.map(lambda array: np.asarray(array)[:count], rounds)
+
+
+def _figures(problem: Problem, rounds: Round, loss: Any) -> dict[str, str]:
+    figures = {"loss": f"{float(loss):.5g}"}
+    return figures if problem.valid is None else figures | {"valid": f"{rounds.valid_metric[-1]:.5g}"}
+
+
+def _next_size(size: int, seconds: float) -> int:
+    """Choose how many rounds to ask for next, growing at most fourfold (the first call also compiles)."""
+    return int(np.clip(size * CHUNK_SECONDS / seconds, 1, min(4 * size, CAPACITY)))

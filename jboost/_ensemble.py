@@ -1,0 +1,295 @@
+"""A fitted model: trees stacked over rounds, as one pytree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jboost._bins import BinEdges, read_bins
+from jboost._padding import bucket, pad_axis
+from jboost._tree import Tree, leaf_index
+from jboost._typing import Layout, identity, is_traced, pytree, static_field
+
+
+@pytree
+class Ensemble:
+    """A fitted model; a pytree, so that it can be passed to `jit`, differentiated and tuned.
+
+    Attributes
+    ----------
+    base : float [k]
+        Score before the first tree: the best constant under the loss.
+    trees : Tree
+        Splits, stacked over rounds: [t s], or [t k s] with one tree per output.
+    leaf_value : float [t, 2**d, k]
+        What each leaf adds to the score, learning rate included.
+    edges : BinEdges
+        How the features are binned.
+    inverse_link : callable, static
+        Turns a score into a prediction: `model.inverse_link(jboost.predict(model, X))`.
+    scalar_output : bool, static
+        Whether scores have shape [n] rather than [n k].
+    symmetric : bool, static
+        Whether the nodes of a level share one split.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.arange(8.0)[:, None]
+    >>> model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=3))
+    >>> model.n_trees
+    3
+    """
+
+    base: Float[Array, " k"]
+    trees: Tree
+    leaf_value: Float[Array, "t leaves k"]
+    edges: BinEdges
+    inverse_link: Callable[[Array], Array] = static_field(default=identity)
+    scalar_output: bool = static_field(default=True)
+    symmetric: bool = static_field(default=True)
+
+    @property
+    def n_trees(self) -> int:
+        """Rounds in the model."""
+        return self.leaf_value.shape[0]
+
+    @property
+    def n_outputs(self) -> int:
+        """Values of a score."""
+        return self.base.shape[0]
+
+
+def predict(model: Ensemble, X: Any) -> Float[Array, "n *k"]:
+    """Sum the trees' leaf values: the raw score of each row.
+
+    Parameters
+    ----------
+    model : Ensemble
+        A fitted model; may be traced.
+    X : array-like [n f], data frame, sparse matrix or Binned
+        Rows to score; a JAX array may be traced. Feature names are matched where both sides have them.
+        Missing and unseen values follow the side that each split learned for them.
+
+    Returns
+    -------
+    float [n] or [n k]
+        Scores on the scale of the loss; `model.inverse_link` turns them into predictions.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If X does not fit the columns of the model.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.arange(8.0)[:, None]
+    >>> model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=3))
+    >>> jboost.predict(model, X).shape
+    (8,)
+    """
+    check_model(model)
+    return _as_output(model, score_bins(model, read_bins(model.edges, X)))
+
+
+def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
+    """Yield the raw score after one round, two rounds, and so on.
+
+    Parameters
+    ----------
+    model : Ensemble
+        A fitted model.
+    X : array-like [n f], data frame, sparse matrix or Binned
+        Rows to score.
+
+    Yields
+    ------
+    float [n] or [n k]
+        Scores; the last equals `predict(model, X)`.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.arange(8.0)[:, None]
+    >>> model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=3))
+    >>> len(list(jboost.staged_predict(model, X)))
+    3
+    """
+    check_model(model)
+    bins = read_bins(model.edges, X)
+
+    def scores() -> Iterator[Array]:
+        score = _start(model, bins.shape[1])
+        for i in range(model.n_trees):
+            score = _add_round_jit(edges_layout(model.edges), model.symmetric, model.trees, model.leaf_value, bins, score, i)
+            yield _as_output(model, score)
+
+    return scores()
+
+
+def truncate(model: Ensemble, n_trees: int) -> Ensemble:
+    """Keep the first rounds of a model.
+
+    Parameters
+    ----------
+    model : Ensemble
+        A fitted model.
+    n_trees : int
+        Rounds to keep, 0 to `model.n_trees`.
+
+    Returns
+    -------
+    Ensemble
+        The shorter model.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.arange(8.0)[:, None]
+    >>> model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=3))
+    >>> jboost.truncate(model, 2).n_trees
+    2
+    """
+    check_model(model)
+    if not isinstance(n_trees, (int, np.integer)) or isinstance(n_trees, bool):
+        raise TypeError(f"n_trees must be an integer, got {n_trees!r}")
+    if not 0 <= n_trees <= model.n_trees:
+        raise ValueError(f"n_trees must be between 0 and {model.n_trees}, got {n_trees}")
+    return _replace_rounds(model, lambda array: array[:n_trees])
+
+
+def concatenate(first: Ensemble, second: Ensemble) -> Ensemble:
+    """Append the trees of a second model, whose own base score is dropped.
+
+    Parameters
+    ----------
+    first, second : Ensemble
+        Models of the same columns, outputs, depth and growth policy; the second continues the first.
+
+    Returns
+    -------
+    Ensemble
+        A model with the trees of both and the base score of the first.
+
+    Raises
+    ------
+    ValueError
+        If the two differ in shape or growth policy.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.arange(8.0)[:, None]
+    >>> model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=3))
+    >>> jboost.concatenate(model, model).n_trees
+    6
+    """
+    shapes = [[(x.shape[1:], x.dtype) for x in (*jax.tree.leaves(m.trees), m.leaf_value)] for m in (first, second)]
+    if shapes[0] != shapes[1] or first.symmetric != second.symmetric:
+        raise ValueError("the models must have the same depth, growth policy, outputs and kind of columns")
+
+    def join(a: Array, b: Array) -> Array:
+        return jnp.concatenate([a, b])
+
+    trees = jax.tree.map(join, first.trees, second.trees)
+    return _with_rounds(first, trees, join(first.leaf_value, second.leaf_value))
+
+
+def edges_layout(edges: BinEdges, has_missing: bool = True) -> Layout:
+    """Say what a compiled program must know of the columns."""
+    categorical = edges.features.categorical
+    known = [edges.features.categories[column] for column in categorical]
+    largest = max((max(one.codes, default=0) for one in known if one is not None), default=0)
+    n_category_codes = min(-(-(largest + 1) // 8) * 8, edges.n_codes)  # few sizes, few programs
+    return Layout(edges.n_codes, has_missing, categorical, n_category_codes if categorical else 0)
+
+
+def check_model(model: Any) -> None:
+    """Raise unless the argument is a model."""
+    if not isinstance(model, Ensemble):
+        raise TypeError(f"model must be a jboost.Ensemble, got {type(model).__name__}")
+
+
+def score_bins(model: Ensemble, bins: Int[Array, "f n"]) -> Float[Array, "n k"]:
+    """Score rows given by their bin codes [f n].
+
+    Outside of a transformation rows and rounds are padded, so that other sizes reuse the compiled program.
+    """
+    layout, n_rows = edges_layout(model.edges), bins.shape[1]
+    if is_traced(model, bins):
+        return sum_rounds(layout, model.symmetric, model.trees, model.leaf_value, bins, _start(model, n_rows))
+    padded = pad_axis(bins, bucket(n_rows), axis=1)
+    longer = _replace_rounds(model, lambda array: pad_axis(np.asarray(array), bucket(model.n_trees)))
+    start = _start(model, padded.shape[1])
+    score = _sum_rounds_jit(
+        layout, model.symmetric, longer.trees, longer.leaf_value, padded, start, model.n_trees
+    )
+    return score[:n_rows]
+
+
+def leaf_of(layout: Layout, symmetric: bool, tree: Tree, bins: Int[Array, "f n"]) -> Int[Array, "n *k"]:
+    """Find each row's leaf in a round: [n], or [n k] where each output has its own tree."""
+    if tree.feature.ndim == 1:
+        return leaf_index(tree, bins, layout, symmetric)
+    return jax.vmap(lambda one: leaf_index(one, bins, layout, symmetric), out_axes=1)(tree)
+
+
+def take_leaves(leaf_value: Float[Array, "leaves k"], leaf: Int[Array, "n *k"]) -> Float[Array, "n k"]:
+    """Look up what a round adds to each row."""
+    return leaf_value[leaf] if leaf.ndim == 1 else leaf_value[leaf, jnp.arange(leaf.shape[1])]
+
+
+def sum_rounds(
+    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array
+) -> Float[Array, "n k"]:
+    """Add every round's leaf values to a score: a scan, and so differentiable."""
+
+    def add(score: Array, one: tuple[Tree, Array]) -> tuple[Array, None]:
+        return score + take_leaves(one[1], leaf_of(layout, symmetric, one[0], bins)), None
+
+    return jax.lax.scan(add, score, (trees, leaf_value))[0]
+
+
+def _add_round(
+    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array, i: Any
+) -> Float[Array, "n k"]:
+    tree = jax.tree.map(lambda array: array[i], trees)
+    return score + take_leaves(leaf_value[i], leaf_of(layout, symmetric, tree, bins))
+
+
+_add_round_jit = partial(jax.jit, static_argnums=(0, 1))(_add_round)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _sum_rounds_jit(
+    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array, n_rounds: Any
+) -> Float[Array, "n k"]:
+    def add(i: Any, score: Array) -> Array:
+        return _add_round(layout, symmetric, trees, leaf_value, bins, score, i)
+
+    return jax.lax.fori_loop(0, n_rounds, add, score)
+
+
+def _start(model: Ensemble, n_rows: int) -> Float[Array, "n k"]:
+    return jnp.broadcast_to(model.base, (n_rows, model.n_outputs))
+
+
+def _as_output(model: Ensemble, score: Float[Array, "n k"]) -> Float[Array, "n *k"]:
+    return score[:, 0] if model.scalar_output else score
+
+
+def _replace_rounds(model: Ensemble, change: Callable[[Array], Array]) -> Ensemble:
+    return _with_rounds(model, jax.tree.map(change, model.trees), change(model.leaf_value))
+
+
+def _with_rounds(model: Ensemble, trees: Tree, leaf_value: Array) -> Ensemble:
+    return Ensemble(
+        model.base, trees, leaf_value, model.edges, model.inverse_link, model.scalar_output, model.symmetric
+    )

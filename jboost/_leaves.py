@@ -1,0 +1,130 @@
+"""Leaf values: differentiable sums over the rows of a leaf, by the rule that the loss asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jboost._derivatives import full_hessian, value_grad_hess
+from jboost._ensemble import take_leaves
+from jboost._loss import Loss, Quantile
+from jboost._quantile import grouped_quantile
+from jboost._spec import Hyper
+from jboost._split import leaf_value, limit_step, soft_threshold
+
+COPIES = 64  # partial sums of each leaf: they spread a GPU's atomics and round less than one long sum
+ROWS_PER_CELL = 32  # below this many rows for each partial sum there is nothing to spread
+
+
+def leaf_values(
+    loss: Loss,
+    score: Float[Array, "n k"],
+    y: Any,
+    weight: Float[Array, " n"],
+    leaf: Int[Array, "n *k"],
+    hyper: Hyper,
+    n_leaves: int,
+    derivatives: tuple[Array, Array],
+) -> Float[Array, "leaves k"]:
+    """Compute every leaf's value before shrinkage; 0 for a leaf without rows.
+
+    Parameters
+    ----------
+    loss : Loss
+        Gives the rule: Newton steps with a diagonal, constant or full Hessian, or a quantile of the residuals.
+    score, y, weight
+        Current scores, targets and weights of the rows (0 where a row is not drawn).
+    leaf : int32 [n] or [n k]
+        Leaf of each row, for all outputs or for each.
+    hyper : Hyper
+        reg_lambda, reg_alpha and max_delta_step.
+    n_leaves : int
+        Leaves of a tree.
+    derivatives : g, h [n k]
+        Weighted derivatives at the current scores.
+    """
+    if isinstance(loss.leaf, Quantile):
+        return _quantiles(score, y, weight, leaf, hyper, n_leaves, loss.leaf.level)
+    value = jnp.zeros((n_leaves, score.shape[1]), score.dtype)
+    for step in range(loss.leaf.steps):
+        if step > 0:
+            derivatives = weighted_derivatives(loss, score + take_leaves(value, leaf), y, weight)[1:]
+        value = _newton_step(loss, score, y, weight, leaf, hyper, derivatives, value)
+    return value
+
+
+def weighted_derivatives(
+    loss: Loss, score: Float[Array, "n k"], y: Any, weight: Float[Array, " n"]
+) -> tuple[Float[Array, " n"], Float[Array, "n k"], Float[Array, "n k"]]:
+    """Return the loss of each row, and its gradient and Hessian times the row's weight (0 where that is 0).
+
+    The loss has its outputs resolved: `n_outputs` of None means a scalar score.
+    """
+    scalar = loss.n_outputs is None
+    value, g, h = value_grad_hess(loss, score[:, 0] if scalar else score, y)
+    g, h = jnp.reshape(g, score.shape), jnp.reshape(h, score.shape)
+    counted = (weight > 0)[:, None]
+    return value, *(jnp.where(counted, d, 0.0) * weight[:, None] for d in (g, h))
+
+
+def _newton_step(
+    loss: Loss,
+    score: Array,
+    y: Any,
+    weight: Array,
+    leaf: Array,
+    hyper: Hyper,
+    derivatives: tuple[Array, Array],
+    value: Float[Array, "leaves k"],
+) -> Float[Array, "leaves k"]:
+    """Minimise G (u - v) + H (u - v)^2 / 2 + lambda u^2 / 2 + alpha |u| over u; v is the value so far."""
+    n_leaves, k = value.shape
+    if loss.hessian == "full":
+        at = score + take_leaves(value, leaf)
+        g_sum = sum_by_leaf(derivatives[0], leaf, n_leaves)
+        hessian = full_hessian(loss, at, y) * weight[:, None, None]
+        h_sum = sum_by_leaf(hessian.reshape(-1, k * k), leaf, n_leaves).reshape(-1, k, k)
+        return _solve(g_sum - jnp.einsum("ljk,lk->lj", h_sum, value), h_sum, hyper)
+    both = jnp.concatenate(derivatives, axis=1)
+    sums = sum_by_leaf(both, leaf if leaf.ndim == 1 else jnp.tile(leaf, 2), n_leaves)
+    g_sum, h_sum = sums[:, :k], sums[:, k:]
+    return leaf_value(g_sum - h_sum * value, h_sum, hyper)
+
+
+def _solve(g: Float[Array, "l k"], h: Float[Array, "l k k"], hyper: Hyper) -> Float[Array, "l k"]:
+    """Solve (H + lambda I) u = -T(G)."""
+    empty = jnp.trace(h, axis1=1, axis2=2) == 0  # G is 0 there too, and any system will do
+    ridge = hyper.reg_lambda + empty.astype(h.dtype)
+    system = h + ridge[:, None, None] * jnp.eye(h.shape[1], dtype=h.dtype)
+    return limit_step(jnp.linalg.solve(system, -soft_threshold(g, hyper.reg_alpha)[..., None])[..., 0], hyper)
+
+
+def _quantiles(
+    score: Array, y: Any, weight: Array, leaf: Array, hyper: Hyper, n_leaves: int, level: float
+) -> Float[Array, "leaves k"]:
+    """Friedman (2001), algorithm 3: the quantile of the residuals in each leaf, output by output."""
+    residual = jnp.reshape(y, score.shape) - score
+    by_output = leaf if leaf.ndim == 2 else jnp.broadcast_to(leaf[:, None], residual.shape)
+
+    def one(residual: Array, leaf: Array) -> Array:
+        return grouped_quantile(residual, weight, leaf, n_leaves, level)
+
+    return limit_step(jax.vmap(one, in_axes=1, out_axes=1)(residual, by_output), hyper)
+
+
+def sum_by_leaf(
+    values: Float[Array, "n c"], leaf: Int[Array, "n *c"], n_leaves: int
+) -> Float[Array, "leaves c"]:
+    """Sum rows by leaf; each column may have leaves of its own. Row i adds to partial sum i mod copies."""
+    n, c = values.shape
+    copies = max(1, min(COPIES, n // (ROWS_PER_CELL * n_leaves)))
+    cell = leaf * copies + (jnp.arange(n, dtype=leaf.dtype) % copies).reshape(-1, *[1] * (leaf.ndim - 1))
+    if leaf.ndim == 1:
+        sums = jnp.zeros((n_leaves * copies, c), values.dtype).at[cell].add(values)
+    else:
+        columns = jnp.arange(c, dtype=leaf.dtype)
+        sums = jnp.zeros((n_leaves * copies, c), values.dtype).at[cell, columns].add(values)
+    return sums.reshape(n_leaves, copies, c).sum(axis=1)

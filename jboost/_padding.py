@@ -1,0 +1,26 @@
+"""Row counts in few sizes, so that a slightly different number of rows reuses a compiled program."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import jax
+import numpy as np
+
+_Array = TypeVar("_Array", np.ndarray, jax.Array)
+SMALLEST = 64  # fewer rows are padded to this many
+
+
+def bucket(n: int) -> int:
+    """Round a count up to one of 16 sizes per doubling: at most 1/16 more."""
+    step = max(SMALLEST, 1 << max(n - 1, 1).bit_length() - 5)
+    return max(-(-n // step) * step, SMALLEST)
+
+
+def pad_axis(array: np.ndarray | jax.Array, size: int, axis: int = 0) -> np.ndarray | jax.Array:
+    """Lengthen an axis with zeros: missing codes, zero weights, targets that nobody reads."""
+    missing = size - array.shape[axis]
+    if missing == 0:
+        return array
+    widths = [(0, missing if i == axis else 0) for i in range(array.ndim)]
+    return np.pad(array, widths) if isinstance(array, np.ndarray) else jax.numpy.pad(array, widths)

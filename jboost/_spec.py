@@ -1,0 +1,180 @@
+"""What a fit is asked to do: `Spec` holds shapes and choices, `Hyper` holds numbers.
+
+`Spec` is hashable and part of the compiled program; `Hyper` is a pytree of scalars that may be traced, so
+another learning rate never recompiles, and a sweep or a hypergradient is a `vmap` or a `grad` over it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+
+from jboost._typing import is_traced, pytree
+
+GrowPolicy = Literal["symmetric", "depthwise"]
+MultiOutput = Literal["vector", "separate"]
+MAX_DEPTH = 16  # a depthwise tree of this depth has 65,535 split slots
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shapes and choices of a fit: static and hashable.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Rounds of boosting, at most (early stopping may end sooner). 0 gives the base score.
+    max_depth : int
+        Depth of every tree, 1 to 16; a tree has ``2**max_depth`` leaves, some of which may stay empty.
+    grow_policy : {"symmetric", "depthwise"}
+        One split per level, shared by all its nodes (oblivious trees, as in CatBoost), or one per node.
+    multi_output : {"vector", "separate"}
+        One tree a round with a vector in each leaf, or one tree a round for each output.
+    min_child_samples : int
+        Rows that each child of a split must hold. Above 1, rows are counted beside g and h.
+    max_cat_to_onehot : int
+        A categorical feature with at most this many categories in a node is split one against the
+        rest; with more, its categories are sorted by G / (H + cat_smooth) and cut once.
+    n_iter_no_change : int or None
+        Stop after this many rounds without a better validation metric. None never stops.
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> spec = Spec(n_estimators=200)
+    >>> dataclasses.replace(spec, grow_policy="depthwise").max_depth
+    6
+    """
+
+    n_estimators: int = 100
+    max_depth: int = 6
+    grow_policy: GrowPolicy = "symmetric"
+    multi_output: MultiOutput = "vector"
+    min_child_samples: int = 1
+    max_cat_to_onehot: int = 4
+    n_iter_no_change: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_integer("n_estimators", self.n_estimators, 0, None)
+        _check_integer("max_depth", self.max_depth, 1, MAX_DEPTH)
+        _check_integer("min_child_samples", self.min_child_samples, 0, None)
+        _check_integer("max_cat_to_onehot", self.max_cat_to_onehot, 0, None)
+        if self.n_iter_no_change is not None:
+            _check_integer("n_iter_no_change", self.n_iter_no_change, 1, None)
+        _check_choice("grow_policy", self.grow_policy, get_args(GrowPolicy))
+        _check_choice("multi_output", self.multi_output, get_args(MultiOutput))
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the nodes of a level share one split."""
+        return self.grow_policy == "symmetric"
+
+    @property
+    def n_splits(self) -> int:
+        """Split slots of a tree."""
+        return self.max_depth if self.symmetric else 2**self.max_depth - 1
+
+    @property
+    def n_leaves(self) -> int:
+        """Leaves of a tree."""
+        return 2**self.max_depth
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether histograms carry a third statistic, the number of rows."""
+        return self.min_child_samples > 1
+
+
+@pytree
+class Hyper:
+    """Numbers of a fit: a pytree of scalars, each of which may be traced.
+
+    Parameters
+    ----------
+    learning_rate : float
+        Shrinkage of every leaf value, above 0.
+    reg_lambda, reg_alpha : float
+        L2 and L1 penalty on leaf values.
+    gamma : float
+        Gain that a split must exceed.
+    min_child_weight : float
+        Hessian sum that each child of a split must reach (with k outputs, the largest of its k sums).
+    max_delta_step : float
+        Bound on a leaf value before shrinkage; 0 means none.
+    subsample : float
+        Probability that a row takes part in a round, in (0, 1]; no row is drawn twice.
+    colsample_bytree, colsample_bylevel : float
+        Share of the usable columns drawn for each tree, and of those for each level, in (0, 1].
+    cat_smooth : float
+        Added to H where categories are sorted by G / (H + cat_smooth), against rare categories.
+
+    Notes
+    -----
+    The objective is that of Chen and Guestrin, "XGBoost" (KDD 2016), equations 2, 6 and 7.
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> dataclasses.replace(Hyper(learning_rate=0.3), reg_lambda=5.0).learning_rate
+    0.3
+    """
+
+    learning_rate: Any = 0.1
+    reg_lambda: Any = 1.0
+    reg_alpha: Any = 0.0
+    gamma: Any = 0.0
+    min_child_weight: Any = 1.0
+    max_delta_step: Any = 0.0
+    subsample: Any = 1.0
+    colsample_bytree: Any = 1.0
+    colsample_bylevel: Any = 1.0
+    cat_smooth: Any = 10.0
+
+
+_SHARES = ("subsample", "colsample_bytree", "colsample_bylevel")
+
+
+def check_hyper(hyper: Hyper) -> Hyper:
+    """Return the numbers as arrays of one dtype; raise on a concrete one that is out of range."""
+    if not isinstance(hyper, Hyper):
+        raise TypeError(f"hyper must be a jboost.Hyper, got {type(hyper).__name__}")
+    return Hyper(**{f.name: _check_number(f.name, getattr(hyper, f.name)) for f in dataclasses.fields(Hyper)})
+
+
+def _check_number(name: str, value: Any) -> jax.Array:
+    if not isinstance(value, Real) and not hasattr(value, "dtype"):
+        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+    array = jnp.asarray(value, dtype=float)
+    if array.ndim != 0:
+        raise ValueError(f"{name} must be a scalar, got shape {array.shape}; use jax.vmap for several values")
+    if is_traced(array):
+        return array
+    number = float(array)
+    if name in _SHARES:
+        valid, expected = 0 < number <= 1, "in (0, 1]"
+    elif name == "learning_rate":
+        valid, expected = 0 < number < math.inf, "positive and finite"
+    else:
+        valid, expected = 0 <= number < math.inf, "non-negative and finite"
+    if not valid:
+        raise ValueError(f"{name} must be {expected}, got {value}")
+    return array
+
+
+def _check_integer(name: str, value: Any, low: int, high: int | None) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < low or (high is not None and value > high):
+        expected = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise ValueError(f"{name} must be {expected}, got {value}")
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")

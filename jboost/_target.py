@@ -1,0 +1,128 @@
+"""Targets, weights and keys as they come from a user, checked and made into arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jboost._typing import is_traced
+
+LOST_SHARE = 1e-3  # of the spread of y; rounding to float32 that loses more than this deserves a warning
+
+
+def as_target(y: Any, name: str, check: Callable[[Any], None] | None = None) -> Any:
+    """Return y with every leaf an array: floats in JAX's default precision, integers in int32 where they fit.
+
+    Raises
+    ------
+    TypeError
+        If a leaf does not hold numbers.
+    ValueError
+        If a leaf has no axis of rows, no rows, another number of rows, or a value that is not finite; or if the
+        loss's own check refuses the target.
+    """
+    if not isinstance(y, (dict, tuple)) and hasattr(y, "__len__") and not hasattr(y, "dtype"):
+        y = np.asarray(y)  # a list of numbers is one target, not a pytree of scalars
+    leaves = jax.tree.leaves(y)
+    if not leaves:
+        raise TypeError(f"{name} must be an array or a pytree of arrays, got {type(y).__name__}")
+    checked = jax.tree.map(lambda leaf: _as_leaf(leaf, name), y)
+    lengths = {leaf.shape[0] for leaf in jax.tree.leaves(checked)}
+    if len(lengths) > 1:
+        raise ValueError(f"{name} must have the same number of rows in every array, got {sorted(lengths)}")
+    if check is not None and not is_traced(checked):
+        check(jax.tree.map(np.asarray, checked))
+    return checked
+
+
+def as_weight(weight: Any, n_rows: int, name: str) -> Float[Array, " n"]:
+    """Return weights as floats, ones by default; raise unless they are finite, non-negative and not all 0."""
+    if weight is None:
+        return jnp.ones(n_rows)
+    array = weight if hasattr(weight, "dtype") else np.asarray(weight)
+    if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool) or jnp.iscomplexobj(array):
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if array.shape != (n_rows,):
+        raise ValueError(f"{name} must have shape ({n_rows},), one weight for each row, got {array.shape}")
+    if not is_traced(array):
+        values = np.asarray(array, dtype=np.float64)
+        if not np.isfinite(values).all() or (values < 0).any():
+            raise ValueError(f"{name} must be finite and non-negative, got {_first_bad(values, values >= 0)}")
+        if not values.any():
+            raise ValueError(f"{name} must not be 0 for every row")
+    return jnp.asarray(array, dtype=float)
+
+
+def as_key(key: Any) -> Array:
+    """Return a JAX key, the first by default."""
+    if key is None:
+        return jax.random.key(0)
+    if isinstance(key, jax.Array) and (
+        jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or (key.dtype == jnp.uint32 and key.ndim == 1)
+    ):
+        return key
+    raise TypeError(f"key must be a JAX key such as jax.random.key(0), got {key!r}")
+
+
+def _as_leaf(leaf: Any, name: str) -> Array:
+    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if array.ndim == 0:
+        raise ValueError(f"{name} must have one value for each row, got a scalar")
+    if array.shape[0] == 0:
+        raise ValueError(f"{name} must have at least one row, got shape {array.shape}")
+    if array.dtype == object:
+        array = _from_objects(array, name)
+    if array.dtype == bool:
+        array = array.astype(np.int32)
+    if jnp.iscomplexobj(array) or not jnp.issubdtype(array.dtype, jnp.number):
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if jnp.issubdtype(array.dtype, jnp.integer):
+        return _as_integers(array)
+    if not is_traced(array):
+        values = np.asarray(array)
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} must be finite, got {_first_bad(values, np.isfinite(values))}")
+        _warn_of_lost_digits(values, name)
+    return jnp.asarray(array, dtype=float)
+
+
+def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
+    """Read Python numbers; None and NA become NaN, which is refused later."""
+    try:
+        return np.array([np.nan if value is None else float(value) for value in array.ravel()]).reshape(array.shape)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must hold real numbers, got an array of objects: {error}") from None
+
+
+def _as_integers(array: Any) -> Array:
+    limit = np.iinfo(np.int32)
+    if is_traced(array) or (array.min() >= limit.min and array.max() <= limit.max):
+        return jnp.asarray(array, dtype=jnp.int32)
+    return jnp.asarray(np.asarray(array, dtype=np.float64), dtype=float)
+
+
+def _warn_of_lost_digits(values: np.ndarray, name: str) -> None:
+    if values.dtype != np.float64 or jnp.result_type(float) == jnp.float64:
+        return
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float32)
+    if not np.isfinite(rounded).all():
+        raise ValueError(f"{name} has values beyond the range of float32; scale it, or enable jax_enable_x64")
+    lost = np.abs(rounded - values).max()
+    if lost > LOST_SHARE * values.std(axis=0).min() and lost > 0 and values.std() > 0:
+        warnings.warn(
+            f"{name} varies so little around a large value that float32 loses up to {lost:.3g} of it; subtract "
+            "an offset, or enable jax_enable_x64",
+            stacklevel=5,
+        )
+
+
+def _first_bad(values: np.ndarray, good: np.ndarray) -> str:
+    where = np.argwhere(~(good & np.isfinite(values)))[0]
+    return f"{values[tuple(where)]} in row {where[0]}"

@@ -1,0 +1,325 @@
+"""`fit`: check the input, run the rounds, and put the model together."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jboost._base_score import best_constant
+from jboost._bins import BinEdges, Binned, bin_features, read_bins
+from jboost._boosting import Problem, Round, Rows, State, init, mean_loss, run, usable_columns
+from jboost._derivatives import check_derivatives, raw_value_grad_hess
+from jboost._driver import drive
+from jboost._ensemble import Ensemble, check_model, concatenate, edges_layout, score_bins
+from jboost._loss import Loss, Quantile, as_loss, resolve_outputs
+from jboost._padding import bucket, pad_axis
+from jboost._spec import Hyper, Spec, check_hyper
+from jboost._target import as_key, as_target, as_weight
+from jboost._typing import is_traced, pytree
+from jboost.metrics import Metric, as_metric
+from jboost.metrics import mean_loss as mean_loss_metric
+
+
+@pytree
+class History:
+    """What happened in each of t rounds.
+
+    Attributes
+    ----------
+    train_loss : float [t]
+        Weighted mean loss of the training rows after each round.
+    valid_metric : float [t]
+        Metric of the validation rows after each round; NaN without them.
+    best_round : int
+        Round with the best metric, counted from 0; the last round without validation rows.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.arange(8.0)[:, None]
+    >>> _, history = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=3))
+    >>> history.train_loss.shape, int(history.best_round)
+    ((3,), 2)
+    """
+
+    train_loss: Any
+    valid_metric: Any
+    best_round: Any
+
+
+def fit(
+    loss: Any,
+    data: Any,
+    y: Any,
+    *,
+    spec: Spec = Spec(),
+    hyper: Hyper = Hyper(),
+    sample_weight: Any = None,
+    valid: tuple[Any, ...] | None = None,
+    metric: Any = None,
+    key: Any = None,
+    init_model: Ensemble | None = None,
+    verbose: bool | None = None,
+) -> tuple[Ensemble, History]:
+    """Fit boosted trees to any loss.
+
+    Parameters
+    ----------
+    loss : callable or Loss
+        `loss(score, y) -> scalar` of one row; its derivatives come from JAX. A `Loss` adds a link, the
+        Hessian and the leaf rule; `jboost.losses` holds many.
+    data : Binned or array-like [n f]
+        Features; anything but a `Binned` goes through `bin_features` first (255 bins).
+    y : array [n] or [n k], or pytree of arrays with leading axis n
+        Targets. A 2-d array asks for k outputs.
+    spec : Spec
+        Shapes and choices.
+    hyper : Hyper
+        Numbers; may be traced.
+    sample_weight : float [n], optional
+        Non-negative; a weight of 0 is the same as leaving the row out.
+    valid : (X, y) or (X, y, weight), optional
+        Rows to watch; early stopping needs them.
+    metric : callable or Metric, optional
+        `metric(score, y, weight) -> scalar` on the validation rows, lower is better unless a `Metric` says
+        otherwise. The mean loss by default.
+    key : JAX key, optional
+        For sampling; `jax.random.key(0)` by default.
+    init_model : Ensemble, optional
+        A model to continue; the result holds its trees first and equals one longer run.
+    verbose : bool, optional
+        Show a progress bar: always, never, or (None) after two seconds on a terminal.
+
+    Returns
+    -------
+    Ensemble
+        The model; with early stopping, up to its best round.
+    History
+        Loss and metric of each round.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments that do not fit, before anything is compiled.
+
+    Notes
+    -----
+    Inside `jit`, `vmap` or `grad` give a `Binned`: the rounds then run as one scan. Early stopping there
+    silences the trees after the best round instead of dropping them. Elsewhere Ctrl-C, or a loss that is no longer
+    finite, ends the fit with a warning and returns the rounds so far.
+
+    The method is that of Friedman, "Greedy Function Approximation" (2001), with the regularised Newton
+    objective of Chen and Guestrin, "XGBoost" (2016).
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, numpy as np, jboost
+    >>> X = np.linspace(-1, 1, 64)[:, None]
+    >>> def log_cosh(score, y):
+    ...     return jnp.log(jnp.cosh(score - y))
+    >>> model, history = jboost.fit(log_cosh, X, X[:, 0] ** 2, spec=jboost.Spec(n_estimators=20))
+    >>> bool(history.train_loss[-1] < history.train_loss[0])
+    True
+    """
+    loss, hyper, key = as_loss(loss), check_hyper(hyper), as_key(key)
+    traced = is_traced(data, y, hyper, sample_weight, valid, key, init_model)
+    y = as_target(y, "y", loss.check_target)
+    binned = _bin(data, sample_weight, init_model, traced)
+    problem = _make_problem(loss, binned, y, spec, hyper, sample_weight, valid, metric)
+    if not traced:
+        problem = _pad(problem)
+    base, problem = _prepare(problem, init_model)
+    state = init(problem, key, *_start_scores(problem, base, init_model), _n_trees(init_model))
+    if traced:
+        state, rounds = run(problem, state)
+        rounds, history = _silence_after_best(problem, state, rounds)
+    else:
+        rounds, history = _cut_after_best(problem, *drive(problem, state, verbose))
+    trees = jax.tree.map(jnp.asarray, rounds.tree)
+    leaf_value = jnp.asarray(rounds.leaf_value)
+    scalar = problem.loss.n_outputs is None
+    model = Ensemble(base, trees, leaf_value, binned.edges, loss.inverse_link, scalar, spec.symmetric)
+    return (model if init_model is None else concatenate(init_model, model)), history
+
+
+def _bin(data: Any, sample_weight: Any, init_model: Ensemble | None, traced: bool) -> Binned:
+    if init_model is not None:
+        check_model(init_model)
+        if isinstance(data, Binned):
+            read_bins(init_model.edges, data)  # raises unless it was binned by the same edges
+            return data
+        return bin_features(data, edges=init_model.edges)
+    if isinstance(data, Binned):
+        return data
+    if traced:
+        raise TypeError("data must be a Binned inside jit, vmap or grad; call jboost.bin_features before")
+    return bin_features(data, sample_weight=sample_weight)
+
+
+def _make_problem(
+    loss: Loss,
+    binned: Binned,
+    y: Any,
+    spec: Spec,
+    hyper: Hyper,
+    sample_weight: Any,
+    valid: tuple[Any, ...] | None,
+    metric: Any,
+) -> Problem:
+    if not isinstance(spec, Spec):
+        raise TypeError(f"spec must be a jboost.Spec, got {type(spec).__name__}")
+    train = _rows(binned, y, sample_weight, ("data", "y", "sample_weight"))
+    resolved = dataclasses.replace(loss, n_outputs=resolve_outputs(loss, y))
+    _check_combination(resolved, y, spec)
+    watched = None if valid is None else _valid_rows(valid, binned.edges, y, loss)
+    if spec.n_iter_no_change is not None and watched is None:
+        raise ValueError("valid must be given when spec.n_iter_no_change asks for early stopping")
+    chosen = mean_loss_metric(loss) if metric is None else as_metric(metric)
+    layout = edges_layout(binned.edges, binned.has_missing)
+    usable = jnp.ones(binned.bins.shape[0], bool)
+    return Problem(train, watched, usable, hyper, resolved, spec, layout, chosen.function, chosen.maximize)
+
+
+def _rows(binned: Binned, y: Any, weight: Any, names: tuple[str, str, str]) -> Rows:
+    n_rows = binned.bins.shape[1]
+    n_targets = jax.tree.leaves(y)[0].shape[0]
+    if n_targets != n_rows:
+        raise ValueError(f"{names[1]} must have one entry for each of the {n_rows} rows of {names[0]}, got {n_targets}")
+    return Rows(jnp.asarray(binned.bins), y, as_weight(weight, n_rows, names[2]))
+
+
+def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Loss) -> Rows:
+    if not isinstance(valid, tuple) or len(valid) not in (2, 3):
+        raise TypeError(f"valid must be a tuple (X, y) or (X, y, weight), got {type(valid).__name__}")
+    X, y_valid, weight = (*valid, None)[:3]
+    y_valid = as_target(y_valid, "valid[1]", loss.check_target)
+    if jax.tree.structure(y_valid) != jax.tree.structure(y):
+        raise ValueError("valid[1] must have the structure of y")
+    for one, other in zip(jax.tree.leaves(y_valid), jax.tree.leaves(y), strict=True):
+        if one.shape[1:] != other.shape[1:]:
+            raise ValueError(f"valid[1] must have rows of shape {other.shape[1:]} as y has, got {one.shape[1:]}")
+    y_valid = jax.tree.map(lambda one, other: one.astype(other.dtype), y_valid, y)
+    return _rows(Binned(read_bins(edges, X), edges, True), y_valid, weight, ("valid[0]", "valid[1]", "valid[2]"))
+
+
+def _check_combination(loss: Loss, y: Any, spec: Spec) -> None:
+    if loss.hessian == "full" and (loss.n_outputs is None or spec.multi_output == "separate"):
+        raise ValueError('hessian="full" needs several outputs that share a tree (multi_output="vector")')
+    if isinstance(loss.leaf, Quantile) and not hasattr(y, "shape"):
+        raise ValueError("a Quantile leaf rule needs y to be one array, got a pytree of several")
+
+
+def _pad(problem: Problem) -> Problem:
+    """Pad the rows to a bucket's size by weightless copies of the first row that counts."""
+    valid = None if problem.valid is None else _pad_rows(problem.valid)
+    return dataclasses.replace(problem, train=_pad_rows(problem.train), valid=valid)
+
+
+def _pad_rows(rows: Rows) -> Rows:
+    size = bucket(rows.weight.size)
+    source = int(np.argmax(np.asarray(rows.weight) > 0))
+    filler = np.full(size - rows.weight.size, source)
+
+    def extend(array: Array) -> Array:
+        return jnp.concatenate([array, array[filler]]) if filler.size else array
+
+    bins = jnp.concatenate([rows.bins, rows.bins[:, filler]], axis=1) if filler.size else rows.bins
+    return Rows(bins, jax.tree.map(extend, rows.y), pad_axis(rows.weight, size))
+
+
+def _prepare(problem: Problem, init_model: Ensemble | None) -> tuple[Float[Array, " k"], Problem]:
+    """Find the base score and the usable columns; look at the derivatives where they are concrete."""
+    if init_model is not None:
+        _check_continues(init_model, problem)
+    if is_traced(problem, init_model):
+        base, usable, _ = _examine(problem)
+    else:
+        base, usable, derivatives = _examine_jit(problem)
+        check_derivatives(problem.loss, *derivatives, problem.train.weight)
+    base = base if init_model is None else init_model.base
+    return base, dataclasses.replace(problem, usable=usable)
+
+
+def _examine(problem: Problem) -> tuple[Array, Array, tuple[Array, Array, Array]]:
+    rows, loss = problem.train, problem.loss
+    base = jnp.reshape(best_constant(loss, rows.y, rows.weight), (loss.n_outputs or 1,))
+    score = jnp.broadcast_to(base, (rows.weight.size, base.size))
+    derivatives = raw_value_grad_hess(loss, score[:, 0] if loss.n_outputs is None else score, rows.y)
+    return base, usable_columns(rows.bins, rows.weight), derivatives
+
+
+_examine_jit = jax.jit(_examine)
+
+
+def _check_continues(model: Ensemble, problem: Problem) -> None:
+    k = problem.loss.n_outputs
+    if (model.n_outputs, model.scalar_output) != (k or 1, k is None):
+        raise ValueError(f"init_model has {model.n_outputs} output(s), but the loss and y ask for {k or 1}")
+    spec = problem.spec
+    depth_and_kind = (model.trees.feature.shape[-1], model.symmetric, model.trees.feature.ndim == 3)
+    if depth_and_kind != (spec.n_splits, spec.symmetric, spec.multi_output == "separate"):
+        raise ValueError("init_model must have the max_depth, grow_policy and multi_output of spec")
+
+
+def _start_scores(
+    problem: Problem, base: Float[Array, " k"], init_model: Ensemble | None
+) -> tuple[Float[Array, "n k"], Float[Array, "m k"]]:
+    """Score the training and the validation rows before the first round."""
+
+    def start(rows: Rows) -> Array:
+        if init_model is not None:
+            return score_bins(init_model, rows.bins)
+        return jnp.broadcast_to(base, (rows.weight.size, base.size))
+
+    nothing = jnp.zeros((0, base.size), base.dtype)
+    return start(problem.train), nothing if problem.valid is None else start(problem.valid)
+
+
+def _n_trees(model: Ensemble | None) -> int:
+    return 0 if model is None else model.n_trees
+
+
+def _losses_after(rounds: Round, final: Any) -> Any:
+    """Shift the losses before each round to those after it."""
+    append = jnp.append if is_traced(rounds, final) else np.append
+    return append(rounds.train_loss, final)[1:]
+
+
+def _silence_after_best(problem: Problem, state: State, rounds: Round) -> tuple[Round, History]:
+    """Under a transformation: zero the leaves of the rounds after the best, since none can be dropped."""
+    n_rounds = rounds.train_loss.shape[0]
+    best = jnp.asarray(n_rounds - 1) if problem.valid is None else n_rounds - 1 - state.since_best
+    history = History(_losses_after(rounds, mean_loss(problem, state)), rounds.valid_metric, best)
+    if problem.spec.n_iter_no_change is None:
+        return rounds, history
+    kept = (jnp.arange(n_rounds) <= best)[:, None, None]
+    return dataclasses.replace(rounds, leaf_value=jnp.where(kept, rounds.leaf_value, 0.0)), history
+
+
+def _cut_after_best(problem: Problem, rounds: Round, final: Any) -> tuple[Round, History]:
+    """Drop the rounds after the best if early stopping was asked for, and those that led out of the finite."""
+    losses = _losses_after(rounds, final)
+    finite = np.isfinite(losses)
+    n_rounds = len(losses) if finite.all() else int(np.argmin(finite))
+    if n_rounds < len(losses):
+        warnings.warn(
+            f"the training loss was no longer finite after round {n_rounds + 1}: the model holds the rounds "
+            "before; lower learning_rate, raise reg_lambda or set max_delta_step",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    metric = rounds.valid_metric[:n_rounds]
+    best = n_rounds - 1
+    if problem.valid is not None and n_rounds:
+        if np.isnan(metric).all():
+            raise ValueError("metric must return a number, got NaN in every round")
+        best = int(np.nanargmax(metric) if problem.maximize else np.nanargmin(metric))
+    n_kept = n_rounds if problem.spec.n_iter_no_change is None else best + 1
+    kept = jax.tree.map(lambda array: array[:n_kept], rounds)
+    return kept, History(losses[:n_rounds], metric, best)

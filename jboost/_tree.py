@@ -1,0 +1,149 @@
+"""A tree of fixed depth as arrays: how it grows from gradients, and how rows find their leaf.
+
+Level by level: histograms of the lighter children only (the others are their parent less their sibling), the
+best split of each node, and the rows moved to node 2 * node + goes_right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from jboost._sampling import sample_columns
+from jboost._split import Rules, Split, best_split, hessian_sum, right_sums, routing_table
+from jboost._typing import MISSING_BIN, Layout, Reduce, pytree
+
+Bins = Int[Array, "f n"]
+BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int], Int[Array, "b c l f"]]
+
+
+@pytree
+class Tree:
+    """Splits of one tree; stacked over rounds (and over outputs, where each has its own tree).
+
+    Slots run level by level: a symmetric tree has one a level, a depthwise tree has slot 2**level - 1 + node.
+    """
+
+    feature: Int[Array, " s"]
+    threshold: Int[Array, " s"]  # codes above it go right; n_codes where nothing is split
+    missing_right: Bool[Array, " s"]
+    categories_right: UInt32[Array, "s words"]  # set of codes, for a categorical feature
+    gain: Float[Array, " s"]
+
+
+class Columns(NamedTuple):
+    """What a tree may use of the columns: their codes, and the draw for the tree."""
+
+    bins: Bins
+    allowed: Bool[Array, " f"]
+    layout: Layout
+
+
+def grow_tree(
+    columns: Columns,
+    statistics: Int[Array, "n c"],
+    active: Bool[Array, " n"],
+    rules: Rules,
+    key: Array,
+    build_histogram: BuildHistogram,
+    reduce: Reduce,
+) -> tuple[Tree, Int[Array, " n"]]:
+    """Grow a tree on the rows that are active.
+
+    Parameters
+    ----------
+    columns : Columns
+        Bin codes [f n] and the columns drawn for this tree.
+    statistics : int32 [n c]
+        Gradients and Hessians in fixed point.
+    active : bool [n]
+        Rows whose statistics count; the others are only routed.
+    rules : Rules
+        Regularisation and the scale of the statistics.
+    key : key array
+        For the columns of each level.
+    build_histogram, reduce : functions
+        How histograms are made, and how they are summed over devices.
+
+    Returns
+    -------
+    Tree
+        The splits, in level order.
+    int32 [n]
+        Leaf of every row.
+    """
+    spec, layout = rules.spec, columns.layout
+    node = jnp.zeros(columns.bins.shape[1], dtype=jnp.int32)
+    slot = jnp.where(active, 0, 1)
+    histogram = built_right = None
+    splits: list[Split] = []
+    for level in range(spec.max_depth):
+        built = reduce(build_histogram(columns.bins, slot, statistics, max(2**level // 2, 1), layout.n_codes))
+        histogram = built if histogram is None else _with_siblings(histogram, built, built_right)
+        allowed = sample_columns(
+            jax.random.fold_in(key, level), columns.allowed, rules.hyper.colsample_bylevel
+        )
+        split = best_split(histogram, rules, layout, allowed)
+        splits.append(split)
+        table = routing_table(split, layout)
+        goes_right = _route(columns.bins, node, split, table, layout)
+        if level + 1 < spec.max_depth:
+            built_right = _right_is_lighter(histogram, split, table, rules)
+            build = active & (goes_right == built_right[node])
+            slot = jnp.where(build, node, 2**level)
+        node = 2 * node + goes_right
+    return Tree(*jax.tree.map(lambda *levels: jnp.concatenate(levels), *splits)), node
+
+
+def tree_depth(tree: Tree, symmetric: bool) -> int:
+    """Levels of a tree (or of stacked trees)."""
+    n_slots = tree.feature.shape[-1]
+    return n_slots if symmetric else n_slots.bit_length()
+
+
+def leaf_index(tree: Tree, bins: Bins, layout: Layout, symmetric: bool) -> Int[Array, " n"]:
+    """Find the leaf of every row, given the bin codes [f n]."""
+    node = jnp.zeros(bins.shape[1], dtype=jnp.int32)
+    for level in range(tree_depth(tree, symmetric)):
+        slots = slice(level, level + 1) if symmetric else slice(2**level - 1, 2 ** (level + 1) - 1)
+        split = Split(*(field[slots] for field in jax.tree.leaves(tree)))
+        node = 2 * node + _route(bins, node, split, routing_table(split, layout), layout)
+    return node
+
+
+def _with_siblings(
+    parent: Int[Array, "b c p f"], built: Int[Array, "b c p f"], built_right: Bool[Array, " p"]
+) -> Int[Array, "b c l f"]:
+    """Interleave the children that were built with their siblings, by subtraction (exact in integers)."""
+    sibling = parent - built
+    on_right = built_right[:, None]
+    pairs = jnp.stack([jnp.where(on_right, sibling, built), jnp.where(on_right, built, sibling)], axis=3)
+    b, c, p, f = parent.shape
+    return pairs.reshape(b, c, 2 * p, f)
+
+
+def _right_is_lighter(histogram: Array, split: Split, table: Array, rules: Rules) -> Bool[Array, " l"]:
+    right, node = right_sums(histogram, split.feature, table)
+    return 2 * hessian_sum(right, rules.scale) < hessian_sum(node, rules.scale)
+
+
+def _route(
+    bins: Bins, node: Int[Array, " n"], split: Split, table: Bool[Array, "l b"], layout: Layout
+) -> Bool[Array, " n"]:
+    """Say which rows go right."""
+    shared = split.feature.size == 1
+    if shared:
+        codes = jax.lax.dynamic_index_in_dim(bins, split.feature[0], axis=0, keepdims=False)
+    else:
+        codes = bins[split.feature[node], jnp.arange(bins.shape[1])]
+    if layout.categorical:
+        return table[0 if shared else node, codes]
+    threshold, missing_right = (
+        field[0] if shared else field[node] for field in (split.threshold, split.missing_right)
+    )
+    above = codes > threshold.astype(jnp.int32)
+    return jnp.where(codes == MISSING_BIN, missing_right, above) if layout.has_missing else above

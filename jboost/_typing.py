@@ -1,0 +1,62 @@
+"""Dtypes, reserved codes and shape letters that every room shares.
+
+Shape letters mean the same everywhere: n rows, f features, b bin codes, k outputs, c statistics
+(g and h of each output), l nodes of a level, d depth, s split slots of a tree, t rounds, m validation rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
+
+import jax
+import numpy as np
+
+MISSING_BIN = 0  # the bin code of a missing or unseen value; values have the codes 1, 2, ...
+HISTOGRAM_DTYPE = np.int32  # fixed point: sums do not depend on their order
+FIXED_POINT_BITS = 30  # a whole histogram column fits in an int32, rounding included
+WORD = 32  # bits of a word in a category set
+
+_T = TypeVar("_T")
+
+
+def static_field(**options: Any) -> Any:
+    """Mark a field of a `pytree` class as part of its structure (hashable, never traced)."""
+    return field(metadata={"static": True}, **options)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field, static_field))
+def pytree(cls: type[_T]) -> type[_T]:
+    """Make a frozen dataclass that JAX flattens: its fields are children unless they are static.
+
+    JAX rebuilds such objects with arbitrary leaves, so the class must not check its fields when it is made.
+    """
+    return jax.tree_util.register_dataclass(dataclass(frozen=True, eq=False)(cls))
+
+
+class Layout(NamedTuple):
+    """Static facts about binned columns, all that a compiled fit knows of them besides their shape."""
+
+    n_codes: int
+    has_missing: bool
+    categorical: tuple[int, ...] = ()  # columns
+    n_category_codes: int = 0  # codes of a categorical column are below this
+
+    @property
+    def n_words(self) -> int:
+        """Words of a category set: none without categorical columns."""
+        return -(-self.n_codes // WORD) if self.categorical else 0
+
+
+def is_traced(*trees: Any) -> bool:
+    """Say whether any leaf is an abstract value inside a JAX transformation."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+Reduce = Callable[[jax.Array], jax.Array]  # sums a partial result over devices
+
+
+def identity(x: jax.Array) -> jax.Array:
+    """Return x: the reduction on one device, and the inverse link of an untransformed score."""
+    return x

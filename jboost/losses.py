@@ -1,0 +1,358 @@
+"""Losses of one row: the formula, from which JAX derives everything else.
+
+Each function below computes ``loss(score, y)`` for ONE row without weight; score is the raw score before the inverse
+link. Those that sum over outputs serve y [n] with a scalar score and y [n k] with a score vector alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost._loss import Loss, Newton, Quantile
+from jboost._typing import identity
+
+__all__ = [
+    "Loss", "Newton", "Quantile",
+    "absolute_error", "exponential", "gamma", "huber", "logistic", "poisson", "pseudo_huber", "quantile", "softmax",
+    "squared_error", "tweedie",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _With:
+    """A function with its last argument filled in; unlike functools.partial it compares by value, also unpickled."""
+
+    function: Callable[..., Any]
+    argument: float
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args, self.argument)
+
+
+# --- Inverse links: raw score -> prediction -----------------------------------------------------------------------
+
+
+def sigmoid(score: jax.Array) -> jax.Array:
+    """Return 1 / (1 + exp(-score)): the probability of y = 1 from its log odds."""
+    return jax.nn.sigmoid(score)
+
+
+def sigmoid_of_double(score: jax.Array) -> jax.Array:
+    """Return 1 / (1 + exp(-2 score)): the probability of y = 1 from half its log odds."""
+    return jax.nn.sigmoid(2 * score)
+
+
+def softmax_of_scores(score: jax.Array) -> jax.Array:
+    """Return exp(score_k) / sum_j exp(score_j): the probability of each class."""
+    return jax.nn.softmax(score, axis=-1)
+
+
+def exp(score: jax.Array) -> jax.Array:
+    """Return exp(score): the mean from its logarithm."""
+    return jnp.exp(score)
+
+
+INVERSE_LINKS = {link.__name__: link for link in (identity, sigmoid, sigmoid_of_double, softmax_of_scores, exp)}
+
+
+# --- Targets ------------------------------------------------------------------------------------------------------
+
+
+def _check_finite(y: Any) -> np.ndarray:
+    y = np.asarray(y)
+    if y.dtype.kind not in "biuf" and not jnp.issubdtype(y.dtype, jnp.floating):
+        raise ValueError(f"y must hold real numbers; got dtype {y.dtype}")
+    if not np.isfinite(y).all():
+        raise ValueError(f"y must be finite; got {y[~np.isfinite(y)][0]} at row {np.argwhere(~np.isfinite(y))[0, 0]}")
+    return y
+
+
+def _real(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{name} must be a real number; got {value!r}")
+    return float(value)
+
+
+def _require(y: np.ndarray, valid: np.ndarray, expected: str) -> None:
+    if not valid.all():
+        raise ValueError(f"y must be {expected}; got {y[~valid][0]} at row {np.argwhere(~valid)[0, 0]}")
+
+
+def _check_real(y: Any) -> None:
+    _check_finite(y)
+
+
+def _check_probability(y: Any) -> None:
+    y = _check_finite(y)
+    _require(y, (y >= 0) & (y <= 1), "0 or 1, or a probability between them")
+
+
+def _check_binary(y: Any) -> None:
+    y = _check_finite(y)
+    _require(y, (y == 0) | (y == 1), "0 or 1")
+
+
+def _check_non_negative(y: Any) -> None:
+    y = _check_finite(y)
+    _require(y, y >= 0, "non-negative")
+
+
+def _check_positive(y: Any) -> None:
+    y = _check_finite(y)
+    _require(y, y > 0, "positive")
+
+
+def _check_label(y: Any, n_classes: int) -> None:
+    y = _check_finite(y)
+    if y.ndim != 1:
+        raise ValueError(f"y must have shape [n], one class number per row; got shape {y.shape}")
+    _require(y, (y >= 0) & (y < n_classes) & (y == np.floor(y)), f"a whole class number from 0 to {n_classes - 1}")
+
+
+# --- Regression ---------------------------------------------------------------------------------------------------
+
+
+# L = 1/2 (score - y)^2;  g = score - y,  h = 1
+def _squared_error(score, y):
+    return 0.5 * jnp.sum(jnp.square(score - y))
+
+
+squared_error = Loss(_squared_error, check_target=_check_real, name="squared_error")
+
+
+# L = |score - y|;  g = sign(score - y), 0 at 0;  leaves hold medians (Friedman 2001, Algorithm 3)
+def _absolute_error(score, y):
+    return jnp.sum(jnp.abs(score - y))
+
+
+absolute_error = Loss(
+    _absolute_error,
+    hessian="first_order",
+    leaf=Quantile(0.5),
+    check_target=_check_real,
+    name="absolute_error",
+)
+
+
+# L = level r if r > 0, (level - 1) r if r < 0, with r = y - score;  g = -level or 1 - level, their mean at r = 0
+def _quantile(score, y, level):
+    residual = y - score
+    return jnp.sum(0.5 * jnp.abs(residual) + (level - 0.5) * residual)
+
+
+def quantile(level: float) -> Loss:
+    """Return the pinball loss, minimised by the `level` quantile of y; twice it at 0.5 is the absolute error.
+
+    Parameters
+    ----------
+    level : float
+        Between 0 and 1 exclusive.
+
+    References
+    ----------
+    Koenker and Bassett (1978), "Regression Quantiles", eq. 3.1.
+
+    Examples
+    --------
+    >>> from jboost import losses
+    >>> round(float(losses.quantile(0.9)(0.0, 1.0)), 3)
+    0.9
+    """
+    leaf = Quantile(_real(level, "level"))
+    return Loss(
+        _With(_quantile, leaf.level),
+        hessian="first_order",
+        leaf=leaf,
+        check_target=_check_real,
+        name=f"quantile({leaf.level:g})",
+    )
+
+
+# L = r^2 / 2 if |r| <= delta, delta (|r| - delta / 2) beyond, with r = score - y;  g = r clipped to +-delta
+def _huber(score, y, delta):
+    size = jnp.abs(score - y)
+    return jnp.sum(jnp.where(size <= delta, 0.5 * jnp.square(size), delta * (size - 0.5 * delta)))
+
+
+def huber(delta: float) -> Loss:
+    """Return the Huber loss: the halved square of residuals up to `delta`, linear beyond.
+
+    h = 1, the second derivative of the square, for the true one is 0 beyond `delta` and a leaf of outliers would
+    divide by nothing. With h = 1 the quadratic model lies nowhere below the loss, so no Newton step raises it.
+
+    Parameters
+    ----------
+    delta : float
+        Positive, in units of y.
+
+    References
+    ----------
+    Huber (1964), "Robust Estimation of a Location Parameter". Boehning and Lindsay (1988), "Monotonicity of
+    quadratic-approximation algorithms", for the bound on h.
+
+    Examples
+    --------
+    >>> from jboost import losses
+    >>> float(losses.huber(1.0)(0.0, 3.0))
+    2.5
+    """
+    return _robust(_huber, "huber", delta)
+
+
+# L = delta^2 (sqrt(1 + (r / delta)^2) - 1) = r^2 / (1 + sqrt(1 + (r / delta)^2));  g = r / sqrt(1 + (r / delta)^2)
+def _pseudo_huber(score, y, delta):
+    residual = score - y
+    return jnp.sum(jnp.square(residual) / (1 + jnp.sqrt(1 + jnp.square(residual / delta))))
+
+
+def pseudo_huber(delta: float) -> Loss:
+    """Return the pseudo-Huber loss, a Huber loss with all its derivatives; h = 1 as there, and for the same reason.
+
+    Parameters
+    ----------
+    delta : float
+        Positive, in units of y; the slope for large residuals.
+
+    References
+    ----------
+    Charbonnier et al. (1997), "Deterministic Edge-Preserving Regularization in Computed Imaging", section V. Hartley
+    and Zisserman (2003), "Multiple View Geometry in Computer Vision", appendix 6.8.
+
+    Examples
+    --------
+    >>> from jboost import losses
+    >>> round(float(losses.pseudo_huber(1.0)(0.0, 3.0)), 4)
+    2.1623
+    """
+    return _robust(_pseudo_huber, "pseudo_huber", delta)
+
+
+def _robust(function: Callable[..., jax.Array], name: str, delta: float) -> Loss:
+    delta = _real(delta, "delta")
+    if not 0 < delta < float("inf"):
+        raise ValueError(f"delta must be positive and finite; got {delta!r}")
+    return Loss(
+        _With(function, delta), hessian="first_order", check_target=_check_real, name=f"{name}({delta:g})"
+    )
+
+
+# --- Counts and amounts: score = log mean --------------------------------------------------------------------------
+
+
+# L = exp(score) - y score;  g = mean - y,  h = mean.  Half the unit deviance, without terms of y alone
+def _poisson(score, y):
+    return jnp.sum(jnp.exp(score) - y * score)
+
+
+poisson = Loss(_poisson, inverse_link=exp, check_target=_check_non_negative, name="poisson")
+
+
+# L = score + y exp(-score);  g = 1 - y / mean,  h = y / mean.  Half the unit deviance, without terms of y alone
+def _gamma(score, y):
+    return jnp.sum(score + y * jnp.exp(-score))
+
+
+gamma = Loss(_gamma, inverse_link=exp, check_target=_check_positive, name="gamma")
+
+
+# L = mean^(2 - power) / (2 - power) - y mean^(1 - power) / (1 - power);  g = mean^(2 - power) - y mean^(1 - power)
+def _tweedie(score, y, power):
+    zero = y == 0  # the second term vanishes; as 0 * inf it would be NaN
+    second = jnp.where(zero, 0, y * jnp.exp((1 - power) * jnp.where(zero, 0, score)) / (1 - power))
+    return jnp.sum(jnp.exp((2 - power) * score) / (2 - power) - second)
+
+
+def tweedie(power: float) -> Loss:
+    """Return half the Tweedie deviance, without terms of y alone, for non-negative y with a mass at zero.
+
+    Parameters
+    ----------
+    power : float
+        Variance = mean^power; between 1 and 2 exclusive, where the distribution is a Poisson sum of gammas.
+
+    References
+    ----------
+    Jorgensen (1987), "Exponential Dispersion Models". Yang, Qian and Zou (2018), "Insurance Premium Prediction via
+    Gradient Tree-Boosted Tweedie Compound Poisson Models", eq. 5.
+
+    Examples
+    --------
+    >>> from jboost import losses
+    >>> float(losses.tweedie(1.5)(0.0, 1.0))
+    4.0
+    """
+    power = _real(power, "power")
+    if not 1 < power < 2:
+        raise ValueError(
+            f"power must lie strictly between 1 and 2; got {power!r} (use squared_error for 0, poisson for 1, gamma for 2)"
+        )
+    return Loss(
+        _With(_tweedie, power), inverse_link=exp, check_target=_check_non_negative, name=f"tweedie({power:g})"
+    )
+
+
+# --- Classes ------------------------------------------------------------------------------------------------------
+
+
+# L = log(1 + exp(score)) - y score, score the log odds of y = 1;  g = p - y,  h = p (1 - p)
+def _logistic(score, y):
+    return jnp.sum(jax.nn.softplus(score) - y * score)
+
+
+logistic = Loss(_logistic, inverse_link=sigmoid, check_target=_check_probability, name="logistic")
+
+
+# L = exp(-z score), z = 2 y - 1;  g = -z L,  h = L.  Score: half the log odds. Freund and Schapire (1997); Friedman,
+# Hastie and Tibshirani (2000), "Additive Logistic Regression", eq. 9. Overflows where |score| > 88 in float32
+def _exponential(score, y):
+    return jnp.sum(jnp.exp((1 - 2 * y) * score))
+
+
+exponential = Loss(
+    _exponential, inverse_link=sigmoid_of_double, check_target=_check_binary, name="exponential"
+)
+
+
+# L = log sum_j exp(score_j) - score_y;  g_j = p_j - [j = y],  H_jl = p_j ([j = l] - p_l)
+def _softmax(score, y):
+    of_y = jnp.where(jnp.arange(score.shape[0]) == y, score, 0)  # not score[y]: its derivative is a slow scatter
+    return jax.nn.logsumexp(score) - jnp.sum(of_y)
+
+
+def softmax(n_classes: int) -> Loss:
+    """Return the multiclass log loss (cross entropy) of `n_classes` scores; y [n] holds class numbers from 0.
+
+    Parameters
+    ----------
+    n_classes : int
+        At least 2.
+
+    References
+    ----------
+    Friedman, Hastie and Tibshirani (2000), "Additive Logistic Regression", section 5.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from jboost import losses
+    >>> round(float(losses.softmax(4)(jnp.zeros(4), 2)), 4)
+    1.3863
+    """
+    if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer):
+        raise TypeError(f"n_classes must be an integer; got {n_classes!r}")
+    n_classes = int(n_classes)
+    if n_classes < 2:
+        raise ValueError(f"n_classes must be at least 2; got {n_classes}")
+    return Loss(
+        _softmax,
+        n_outputs=n_classes,
+        inverse_link=softmax_of_scores,
+        check_target=_With(_check_label, n_classes),
+        name=f"softmax({n_classes})",
+    )

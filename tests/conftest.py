@@ -1,0 +1,108 @@
+"""What every test shares: strict numerics, the compilation cache, precision, small real data sets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.model_selection import train_test_split
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A silent broadcast of [n] against [n 1] is the classic way to a wrong loss: it must be written out.
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Most of a test's time is compilation, and most programs are those of the last run.
+CACHE = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+jax.config.update("jax_compilation_cache_dir", CACHE)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Rows to train on and rows to judge by; the arrays are read-only because tests share them."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_valid: np.ndarray
+    y_valid: np.ndarray
+
+
+def _split(X: np.ndarray, y: np.ndarray) -> DataSet:
+    X_train, X_valid, y_train, y_valid = train_test_split(X, y, test_size=0.25, random_state=0)
+    arrays = [np.ascontiguousarray(array) for array in (X_train, y_train, X_valid, y_valid)]
+    for array in arrays:
+        array.setflags(write=False)
+    return DataSet(*arrays)
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """Run the test with 64-bit JAX."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(params=[False, True], ids=["x32", "x64"])
+def precision(request: pytest.FixtureRequest) -> Iterator[type[np.floating]]:
+    """Run the test in both precisions; gives JAX's default float type."""
+    with jax.enable_x64(request.param):
+        yield np.float64 if request.param else np.float32
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers that are the same in every run."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def regression_data() -> DataSet:
+    """Diabetes: 442 rows, 10 features, a positive real target."""
+    X, y = load_diabetes(return_X_y=True)
+    return _split(X, y)
+
+
+@pytest.fixture(scope="session")
+def binary_data() -> DataSet:
+    """Breast cancer: 569 rows, 30 features, y in {0, 1}."""
+    X, y = load_breast_cancer(return_X_y=True)
+    return _split(X, y)
+
+
+@pytest.fixture(scope="session")
+def multiclass_data() -> DataSet:
+    """Wine: 178 rows, 13 features, y in {0, 1, 2}."""
+    X, y = load_wine(return_X_y=True)
+    return _split(X, y)
+
+
+@pytest.fixture(scope="session")
+def missing_data() -> DataSet:
+    """400 rows, 5 features, a fifth of the cells missing, and missing cells tell something about y."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 5))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    signal = np.where(np.isnan(X[:, 0]), 2.0, np.sin(X[:, 0])) + np.nan_to_num(X[:, 1])
+    return _split(X, signal + 0.1 * rng.normal(size=len(X)))
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """Give the folder of real data sets (its loader is `suite.py`) that the variable JBOOST_DATA names.
+
+    The data are not part of this repository: without the variable such tests are skipped, with a wrong one
+    they fail.
+    """
+    folder = os.environ.get("JBOOST_DATA")
+    if not folder:
+        pytest.skip("JBOOST_DATA names no folder of real data sets")
+    if not (Path(folder) / "suite.py").is_file():
+        pytest.fail(f"JBOOST_DATA={folder!r} holds no suite.py: expected the folder of real data sets")
+    return Path(folder)

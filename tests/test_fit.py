@@ -1,0 +1,265 @@
+"""Whole fits: equal to the NumPy twin, and right at the edges (no rounds, no gain, zero weights, bad input)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from experiments import nano
+from jboost import Hyper, Spec, losses
+from tests.twin import (
+    CATEGORICAL,
+    assert_same_models,
+    assert_same_scores,
+    assert_same_trees,
+    problem,
+    same_structure,
+    settings,
+)
+
+POLICIES = ["symmetric", "depthwise"]
+SMALL = Spec(n_estimators=6, max_depth=3)
+FAST = Hyper(learning_rate=0.3)
+
+# name: (kind of problem, library's loss, twin's loss, target, outputs, weighted, Spec changes, Hyper changes)
+CASES = {
+    "plain": ("plain", losses.squared_error, nano.squared_error, "real", 1, False, {}, {}),
+    "mixed": ("mixed", losses.squared_error, nano.squared_error, "real", 1, True, {}, {}),
+    "logistic": ("mixed", losses.logistic, nano.logistic, "binary", 1, True, {}, {"reg_alpha": 0.5}),
+    "softmax": ("mixed", losses.softmax(3), nano.softmax, "class", 3, False, {}, {"min_child_weight": 3.0}),
+    "poisson": ("mixed", losses.poisson, nano.poisson, "count", 1, True, {}, {"max_delta_step": 0.2}),
+    "outputs": ("mixed", losses.squared_error, nano.squared_error, "pair", 2, True, {}, {"reg_lambda": 0.0}),
+    "strict": (
+        *("mixed", losses.squared_error, nano.squared_error, "real", 1, False),
+        {"min_child_samples": 25, "max_cat_to_onehot": 0},
+        {"gamma": 3.0, "reg_alpha": 1.0, "min_child_weight": 30.0, "cat_smooth": 1.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("case", CASES)
+def test_fit_equals_the_numpy_twin(case, policy, x64):
+    kind, loss, twin_loss, target, k, weighted, spec_changes, hyper_changes = CASES[case]
+    rows = problem(kind)
+    y, weight = rows.targets[target], rows.weight if weighted else None
+    spec = dataclasses.replace(SMALL, grow_policy=policy, **spec_changes)
+    hyper = dataclasses.replace(FAST, **hyper_changes)
+    model, history = jboost.fit(loss, rows.data, y, spec=spec, hyper=hyper, sample_weight=weight)
+    base, twins = nano.fit(
+        *(twin_loss, rows.codes, y, settings(spec, hyper)),
+        weight=weight,
+        n_outputs=k,
+        n_codes=rows.data.edges.n_codes,
+        categorical=CATEGORICAL if kind == "mixed" else (),
+    )
+    assert any(split.gain > 0 for split in twins[-1].splits[-1])  # the comparison is not of stumps
+    np.testing.assert_allclose(model.base, base, 1e-9, 1e-9)
+    assert_same_trees(model, twins, 1e-9)
+    assert_same_scores(model, base, twins, rows, 1e-9)
+    assert len(history.train_loss) == spec.n_estimators
+    np.testing.assert_allclose(
+        history.train_loss[-1],
+        np.average(jax.vmap(loss)(jboost.predict(model, rows.data), jnp.asarray(y)), weights=weight),
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_in_single_precision_the_fit_still_equals_the_twin(policy):
+    rows = problem("mixed")
+    spec, y = dataclasses.replace(SMALL, grow_policy=policy), rows.targets["real"]
+    model, _ = jboost.fit(
+        losses.squared_error, rows.data, y, spec=spec, hyper=FAST, sample_weight=rows.weight
+    )
+    assert model.leaf_value.dtype == np.float32
+    base, twins = nano.fit(
+        *(nano.squared_error, rows.codes, y, settings(spec, FAST)),
+        weight=rows.weight,
+        n_codes=rows.data.edges.n_codes,
+        categorical=CATEGORICAL,
+    )
+    assert_same_trees(model, twins, 1e-4)
+    assert_same_scores(model, base, twins, rows, 1e-5)
+
+
+def test_one_tree_per_output_is_one_fit_per_output(x64):
+    rows = problem("mixed")
+    spec, y = dataclasses.replace(SMALL, multi_output="separate"), rows.targets["pair"]
+    model, _ = jboost.fit(losses.squared_error, rows.data, y, spec=spec, hyper=FAST)
+    for output in range(2):
+        base, twins = nano.fit(
+            *(nano.squared_error, rows.codes, y[:, output], settings(spec, FAST)),
+            n_codes=rows.data.edges.n_codes,
+            categorical=CATEGORICAL,
+        )
+        one = jax.tree.map(lambda field, k=output: field[:, k], model.trees)
+        assert_same_trees(dataclasses.replace(model, trees=one), twins, 1e-9)
+        score = nano.predict(base, twins, rows.codes)[:, 0]
+        np.testing.assert_allclose(jboost.predict(model, rows.X)[:, output], score, rtol=1e-9, atol=1e-9)
+
+
+def test_missing_values_that_training_never_saw_join_the_heavier_child(x64):
+    rows = problem("plain")
+    model, _ = jboost.fit(losses.squared_error, rows.data, rows.targets["real"], spec=SMALL, hyper=FAST)
+    base, twins = nano.fit(
+        *(nano.squared_error, rows.codes, rows.targets["real"], settings(SMALL, FAST)),
+        n_codes=rows.data.edges.n_codes,
+    )
+    X = rows.X.copy()
+    X[:, 0] = np.nan
+    codes = rows.codes.copy()
+    codes[0] = 0
+    expected = nano.predict(base, twins, codes)[:, 0]
+    assert not np.allclose(expected, nano.predict(base, twins, rows.codes)[:, 0])
+    np.testing.assert_allclose(jboost.predict(model, X), expected, rtol=1e-9)
+    np.testing.assert_allclose(jboost.predict(model, jnp.asarray(X)), expected, rtol=1e-9)
+
+
+def test_no_rounds_give_the_base_score():
+    rows = problem("plain")
+    y = rows.targets["real"]
+    model, history = jboost.fit(losses.squared_error, rows.data, y, spec=Spec(n_estimators=0))
+    assert model.n_trees == 0
+    assert len(history.train_loss) == 0
+    np.testing.assert_allclose(jboost.predict(model, rows.X), np.full(len(y), y.mean()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_tree_of_depth_one_has_two_leaves(policy):
+    rows = problem("plain")
+    spec = Spec(n_estimators=1, max_depth=1, grow_policy=policy)
+    model, _ = jboost.fit(losses.squared_error, rows.data, rows.targets["real"], spec=spec)
+    assert model.trees.feature.shape == (1, 1)
+    assert model.leaf_value.shape == (1, 2, 1)
+    assert len(np.unique(jboost.predict(model, rows.X))) == 2
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("reason", ["constant target", "constant feature", "equal means (XOR)"])
+def test_without_gain_nothing_is_split(reason, policy):
+    """Cases of LightGBM issues 1697 and 4826.
+
+    Greedy growth sees no gain at the root of an exclusive or and stops there, under either policy.
+    """
+    X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 10, dtype=float)
+    y = np.logical_xor(X[:, 0], X[:, 1]).astype(float)
+    if reason == "constant target":
+        y = np.full(len(X), 3.0)
+    elif reason == "constant feature":
+        X, y = np.ones((4, 1)), np.array([0.0, 10.0, 0.0, 10.0])
+    model, _ = jboost.fit(
+        losses.squared_error, X, y, spec=Spec(n_estimators=3, max_depth=2, grow_policy=policy)
+    )
+    assert (np.asarray(model.trees.threshold) == model.edges.n_codes).all()
+    assert (np.asarray(model.trees.gain) == 0).all()
+    np.testing.assert_allclose(jboost.predict(model, X), y.mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_rows_of_weight_zero_are_rows_left_out(policy, x64):
+    """Bins, base score, counts and the stopping round do not see them, whatever their target is."""
+    rows = problem("mixed")
+    kept = np.arange(400) % 3 > 0
+    y = np.where(kept, rows.targets["real"], 1e6)
+    X = np.where(kept[:, None], rows.X, rows.X + 100)
+    X[:, CATEGORICAL] = rows.X[:, CATEGORICAL]
+    weight = np.where(kept, rows.weight, 0.0)
+    spec = Spec(n_estimators=40, max_depth=3, grow_policy=policy, min_child_samples=10, n_iter_no_change=3)
+    fits = []
+    for use in (np.ones(400, dtype=bool), kept):
+        part = (X[use], y[use], weight[use])
+        data = jboost.bin_features(part[0], max_bins=31, sample_weight=part[2], categorical=list(CATEGORICAL))
+        valid = (jboost.bin_features(part[0], edges=data.edges), part[1] + 1, part[2])
+        fits.append(
+            jboost.fit(
+                losses.squared_error, data, part[1], spec=spec, hyper=FAST, sample_weight=part[2], valid=valid
+            )
+        )
+    (every, with_zeros), (fewer, without) = fits
+    np.testing.assert_array_equal(every.edges.exact, fewer.edges.exact)
+    assert_same_models(every, fewer, 1e-9)
+    assert with_zeros.best_round == without.best_round
+    np.testing.assert_allclose(with_zeros.train_loss, without.train_loss, rtol=1e-9)
+    np.testing.assert_allclose(with_zeros.valid_metric, without.valid_metric, rtol=1e-9)
+
+
+def test_padding_has_no_influence(x64):
+    """A prefix and the same rows with weight zero beyond it fall into different padded sizes."""
+    rows = problem("plain")
+    first = rows.take(slice(0, 190))
+    y, hyper = rows.targets["real"], Hyper(subsample=0.7)
+    weight = (np.arange(400) < 190).astype(float)
+    key = jax.random.key(3)
+    short, _ = jboost.fit(losses.squared_error, first.data, y[:190], spec=SMALL, hyper=hyper, key=key)
+    long, _ = jboost.fit(
+        losses.squared_error, rows.data, y, spec=SMALL, hyper=hyper, key=key, sample_weight=weight
+    )
+    assert_same_models(short, long)
+
+
+def test_sampling_depends_on_the_key_alone(x64):
+    rows = problem("plain")
+    y = rows.targets["real"]
+    hyper = Hyper(subsample=0.5, colsample_bytree=0.6, colsample_bylevel=0.7)
+
+    def fitted(seed, hyper=hyper):
+        return jboost.fit(
+            losses.squared_error, rows.data, y, spec=SMALL, hyper=hyper, key=jax.random.key(seed)
+        )[0]
+
+    assert_same_models(fitted(0), fitted(0), rtol=0)
+    assert not same_structure(fitted(0), fitted(1))
+    assert_same_models(fitted(0, Hyper()), fitted(1, Hyper()), rtol=0)  # without sampling there is no chance
+
+
+def test_columns_are_drawn_for_the_whole_tree(x64):
+    rows = problem("plain")
+    spec, hyper = Spec(n_estimators=12, max_depth=3), Hyper(colsample_bytree=0.4)
+    model, _ = jboost.fit(losses.squared_error, rows.data, rows.targets["real"], spec=spec, hyper=hyper)
+    used = [len(set(features)) for features in np.asarray(model.trees.feature)]
+    assert max(used) == 2  # round(0.4 * 5) of them
+    assert len(set(np.asarray(model.trees.feature).ravel())) > 2
+
+
+def test_rows_are_drawn_without_replacement_and_change_by_round(x64):
+    """With one leaf per row's side of a constant column, a leaf sum shows which rows took part."""
+    n = 400
+    y = np.arange(n, dtype=float)
+    hyper = Hyper(learning_rate=1.0, reg_lambda=0.0, min_child_weight=0.0, subsample=0.5)
+    spec = Spec(n_estimators=5, max_depth=1)
+    model, _ = jboost.fit(losses.squared_error, np.ones((n, 1)), y, spec=spec, hyper=hyper)
+    shift = np.asarray(model.leaf_value)[:, 0, 0]  # mean residual of the drawn rows
+    assert len(np.unique(shift)) == 5
+    assert (abs(shift) < 60).all()  # five standard errors of the mean of half the rows
+
+
+BAD_INPUT = {
+    "NaN in y": (ValueError, "y", {"y": np.array([0.0, 1.0, np.nan, 1.0])}),
+    "infinite y": (ValueError, "y", {"y": np.array([0.0, 1.0, np.inf, 1.0])}),
+    "short y": (ValueError, "y", {"y": np.zeros(3)}),
+    "negative weight": (ValueError, "sample_weight", {"sample_weight": np.array([1.0, -1.0, 1.0, 1.0])}),
+    "no weight": (ValueError, "sample_weight", {"sample_weight": np.zeros(4)}),
+    "NaN weight": (ValueError, "sample_weight", {"sample_weight": np.array([1.0, np.nan, 1.0, 1.0])}),
+    "short weight": (ValueError, "sample_weight", {"sample_weight": np.ones(3)}),
+    "label outside the domain": (ValueError, "y", {"loss": losses.logistic, "y": np.arange(4.0)}),
+    "loss by name": (TypeError, "loss", {"loss": "squared_error"}),
+    "spec of another type": (TypeError, "spec", {"spec": {"max_depth": 3}}),
+    "hyper of another type": (TypeError, "hyper", {"hyper": {"learning_rate": 0.1}}),
+    "learning rate 0": (ValueError, "learning_rate", {"hyper": Hyper(learning_rate=0.0)}),
+    "validation of another width": (ValueError, "valid", {"valid": (np.ones((2, 3)), np.ones(2))}),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_named(case):
+    error, name, changes = BAD_INPUT[case]
+    arguments = {"loss": losses.squared_error, "y": np.array([0.0, 1.0, 2.0, 3.0]), **changes}
+    loss, y = arguments.pop("loss"), arguments.pop("y")
+    with pytest.raises(error, match=name):
+        jboost.fit(loss, np.arange(8.0).reshape(4, 2), y, **arguments)

@@ -1,0 +1,175 @@
+"""A loss is only a function: copies of every built-in give the same model, and leaves follow their rule."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from experiments import nano
+from jboost import Hyper, Spec, losses
+from jboost.losses import Loss, Newton, Quantile
+from tests.twin import assert_same_models, problem, route_table
+
+TINY = Spec(n_estimators=3, max_depth=2)
+FAST = Hyper(learning_rate=0.3)
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def log_mean_exp(score):
+    return jnp.log(jnp.exp(score).sum())
+
+
+# Written as a user would write them, from the formula; (built-in, copy, target)
+COPIES = {
+    "squared_error": (losses.squared_error, lambda score, y: (score - y) ** 2 / 2, "real"),
+    "absolute_error": (
+        losses.absolute_error,
+        Loss(lambda score, y: jnp.abs(score - y), hessian="first_order", leaf=Quantile(0.5)),
+        "real",
+    ),
+    "quantile": (
+        losses.quantile(0.8),
+        Loss(
+            lambda score, y: jnp.where(y > score, 0.8 * (y - score), 0.2 * (score - y)),
+            hessian="first_order",
+            leaf=Quantile(0.8),
+        ),
+        "real",
+    ),
+    "huber": (
+        losses.huber(0.5),
+        Loss(
+            lambda score, y: jnp.where(
+                jnp.abs(score - y) < 0.5, (score - y) ** 2 / 2, 0.5 * (jnp.abs(score - y) - 0.25)
+            ),
+            hessian="first_order",
+        ),
+        "real",
+    ),
+    "pseudo_huber": (
+        losses.pseudo_huber(0.5),
+        Loss(lambda score, y: 0.25 * (jnp.sqrt(1 + ((score - y) / 0.5) ** 2) - 1), hessian="first_order"),
+        "real",
+    ),
+    "logistic": (losses.logistic, lambda score, y: jnp.log(1 + jnp.exp(score)) - y * score, "binary"),
+    "exponential": (losses.exponential, lambda score, y: jnp.exp(-(2 * y - 1) * score), "binary"),
+    "softmax": (
+        losses.softmax(3),
+        Loss(lambda score, y: log_mean_exp(score) - score[y], n_outputs=3),
+        "class",
+    ),
+    "poisson": (losses.poisson, lambda score, y: jnp.exp(score) - y * score, "count"),
+    "gamma": (losses.gamma, lambda score, y: score + y * jnp.exp(-score), "positive"),
+    "tweedie": (
+        losses.tweedie(1.5),
+        lambda score, y: 2 * y * jnp.exp(-score / 2) + 2 * jnp.exp(score / 2),
+        "count",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_users_copy_of_a_loss_gives_the_identical_model(name):
+    built_in, copy, target = COPIES[name]
+    rows = problem("plain")
+    y = rows.targets[target]
+    fits = [
+        jboost.fit(loss, rows.data, y, spec=TINY, hyper=FAST, sample_weight=rows.weight)[0]
+        for loss in (built_in, copy)
+    ]
+    assert (np.asarray(fits[0].trees.gain) > 0).any()
+    assert_same_models(*fits, rtol=1e-9)
+
+
+def test_every_built_in_loss_has_a_copy_here():
+    """Parameters of a loss are its name's; a new loss must be added above."""
+    built_in = {
+        name for name in losses.__all__ if name[0].islower() and not name.startswith(("as_", "best_"))
+    }
+    helpers = {"resolve_outputs", "value_grad_hess", "full_hessian", "weighted_quantile"}
+    assert built_in - helpers == set(COPIES)
+
+
+def leaves_of_first_tree(model, codes):
+    """Follow the twin's routing with the tables of the library's first tree."""
+    tree = jax.tree.map(lambda field: field[0], model.trees)
+    splits = [
+        [nano.Split(int(tree.feature[slot]), 0, route_table(model, tree, slot), 0.0)]
+        for slot in range(len(tree.feature))
+    ]
+    return nano.leaf_of(nano.Tree(splits, np.zeros(1)), codes)
+
+
+ONE_TREE = Spec(n_estimators=1, max_depth=2)
+
+
+def leaf_steps(loss, target, hyper=Hyper(learning_rate=1.0, reg_lambda=2.0)):
+    """Fit one tree; give y, scores before, leaf numbers and what the tree added."""
+    rows = problem("mixed")
+    y = rows.targets[target]
+    model, _ = jboost.fit(loss, rows.data, y, spec=ONE_TREE, hyper=hyper, sample_weight=rows.weight)
+    leaf = leaves_of_first_tree(model, rows.codes)
+    added = np.asarray(jboost.predict(model, rows.X)) - np.asarray(
+        model.base if y.ndim > 1 or target == "class" else model.base[0]
+    )
+    assert len(np.unique(leaf)) > 2
+    return y, rows.weight, np.asarray(model.base), leaf, added
+
+
+def test_a_quantile_leaf_holds_the_weighted_quantile_of_its_residuals():
+    y, weight, base, leaf, added = leaf_steps(losses.quantile(0.8), "real")
+    for number in np.unique(leaf):
+        here = leaf == number
+        order = np.argsort(y[here])
+        share = np.cumsum(weight[here][order]) / weight[here].sum()
+        expected = y[here][order][np.searchsorted(share, 0.8)] - base[0]
+        np.testing.assert_allclose(added[here], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_several_newton_steps_in_a_leaf_reach_its_regularised_optimum():
+    loss = dataclasses.replace(losses.logistic, leaf=Newton(8))
+    y, weight, base, leaf, added = leaf_steps(loss, "binary")
+    for number in np.unique(leaf):
+        here = leaf == number
+        step = added[here][0]
+        p = 1 / (1 + np.exp(-base[0] - step))
+        gradient = weight[here] @ (p - y[here]) + 2.0 * step  # of sum_i w_i L_i + lambda / 2 step^2
+        np.testing.assert_allclose(gradient, 0, atol=1e-8)
+
+
+def test_a_full_hessian_is_solved_in_each_leaf():
+    loss = dataclasses.replace(losses.softmax(3), hessian="full")
+    y, weight, base, leaf, added = leaf_steps(loss, "class")
+    p = np.exp(base) / np.exp(base).sum()
+    hessian = np.diag(p) - np.outer(p, p)
+    for number in np.unique(leaf):
+        here = leaf == number
+        G = weight[here] @ (p - np.eye(3)[y[here]])
+        expected = -np.linalg.solve(weight[here].sum() * hessian + 2.0 * np.eye(3), G)
+        np.testing.assert_allclose(added[here], np.tile(expected, (here.sum(), 1)), rtol=1e-4)
+
+
+def test_a_target_of_several_arrays():
+    """Exposure beside counts: the fit is that of the rates with the exposures as weights."""
+    rows = problem("plain")
+    count, exposure = rows.targets["count"], rows.weight
+
+    def loss(score, y):
+        return y["exposure"] * jnp.exp(score) - y["count"] * score
+
+    model, _ = jboost.fit(loss, rows.data, {"count": count, "exposure": exposure}, spec=TINY, hyper=FAST)
+    rates, _ = jboost.fit(
+        losses.poisson, rows.data, count / exposure, spec=TINY, hyper=FAST, sample_weight=exposure
+    )
+    assert_same_models(model, rates, rtol=1e-9)
+
+
+def test_a_loss_without_curvature_is_refused_with_advice():
+    rows = problem("plain")
+    with pytest.raises(ValueError, match="first_order"):
+        jboost.fit(lambda score, y: jnp.abs(score - y), rows.data, rows.targets["real"], spec=TINY)
