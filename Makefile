@@ -1,7 +1,7 @@
 # The two commands that matter: `make demo` and `make test`. Each makes its own virtual environment when it is
-# missing. Variables: PYTHON (which interpreter the environment is made from), VENV (where it is), ARGS (for pytest).
+# missing. Variables: PYTHON (which interpreter the environment is made from), WORKERS and ARGS (for pytest).
 
-VENV ?= .venv
+VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 CANDIDATES := python3 python3.11 python3.12 python3.13 python3.14 python
@@ -21,7 +21,7 @@ endef
 export REQUIREMENTS
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-NATIVE_SOURCES := $(wildcard setup.py jboost/*/*.cpp jboost/*/*.h)
+NATIVE_SOURCES := setup.py $(wildcard jboost/*.cpp jboost/*.h jboost/*/*.cpp jboost/*/*.h)
 
 # Most of a test's time is compilation: programs of earlier runs are kept here.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
@@ -52,7 +52,7 @@ format: $(VENV)/.test ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
 
 clean: ## remove environments, caches and what was built
-	rm -rf .venv .venv-* .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) .cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info
 	find jboost -name '*.so' -delete
 
 $(BIN)/python:
@@ -63,8 +63,8 @@ $(BIN)/python:
 	@echo "making the virtual environment $(VENV) with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV)
 
-# Third parties first, then jboost without build isolation: the C++ part must be compiled against the headers of
-# the very jaxlib that will load it. Each step leaves a stamp, older than its inputs exactly when there is work to do.
+# Third parties first, then jboost without build isolation: the C++ part must be compiled, anew, against the headers
+# of the very jaxlib that will load it. Each step leaves a stamp, older than its inputs exactly when there is work to do.
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	@echo "installing what jboost needs into $(VENV) (some hundred MB; minutes on a slow line)"
 	@$(BIN)/python -c "$$REQUIREMENTS" plot > $@.txt
@@ -79,5 +79,6 @@ $(VENV)/.test: $(VENV)/.demo
 
 $(VENV)/.package: $(VENV)/.demo $(NATIVE_SOURCES)
 	@echo "installing jboost into $(VENV) (in place; with its C++ part where there is a compiler)"
+	@rm -rf build; find jboost -name '*.so' -delete
 	@$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@

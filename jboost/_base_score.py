@@ -22,10 +22,10 @@ def best_constant(
 ) -> Float[Array, ""] | Float[Array, " k"]:
     """Return F0 = argmin over c of sum_i w_i loss(c, y_i).
 
-    A loss with a `Quantile` leaf rule starts from the weighted quantile of y; any other is minimised by damped Newton
-    steps, then one differentiable step whose derivative by `weight` and `y` is that of the implicit function.
-    Rows of weight 0 do not count, even when their loss is NaN. Where the minimum lies at infinity (a Poisson target of
-    zeros, one class only) the result is finite and its gradient negligible.
+    A loss with a `Quantile` leaf rule starts from the weighted quantile of y; any other is minimised by
+    damped Newton steps, then one differentiable step whose derivative by `weight` and `y` is that of the
+    implicit function. Rows of weight 0 do not count, even when their loss is NaN. Where the minimum lies at
+    infinity (a Poisson target of zeros, one class only) the result is finite and its gradient negligible.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def best_constant(
     dtype = jnp.result_type(float)
     weight = jnp.asarray(weight, dtype)
     if isinstance(loss.leaf, Quantile):
-        return _quantile_of_target(loss.leaf, n_outputs, y, weight)
+        return _quantile_of_target(loss.leaf, n_outputs, y, weight, reduce)
     moments = _mean_loss(loss, n_outputs is None, reduce)
     share = weight / jax.lax.stop_gradient(reduce(jnp.sum(weight)))
     origin = jnp.zeros(n_outputs or 1, dtype)
@@ -63,7 +63,9 @@ def best_constant(
     return constant[0] if n_outputs is None else constant
 
 
-def _quantile_of_target(leaf: Quantile, n_outputs: int | None, y: Any, weight: Array) -> Array:
+def _quantile_of_target(
+    leaf: Quantile, n_outputs: int | None, y: Any, weight: Array, reduce: Reduce
+) -> Array:
     if not hasattr(y, "shape") or y.shape[1:] != (() if n_outputs is None else (n_outputs,)):
         raise ValueError(
             "y must be one array with a value per score for a loss with a Quantile leaf rule; "
@@ -71,12 +73,12 @@ def _quantile_of_target(leaf: Quantile, n_outputs: int | None, y: Any, weight: A
         )
     y = jnp.asarray(y, weight.dtype)
     if n_outputs is None:
-        return weighted_quantile(y, weight, leaf.level)
-    return jax.vmap(lambda column: weighted_quantile(column, weight, leaf.level), in_axes=1)(y)
+        return weighted_quantile(y, weight, leaf.level, reduce)
+    return jnp.stack([weighted_quantile(column, weight, leaf.level, reduce) for column in y.T])
 
 
 class _Moments(NamedTuple):
-    """The weighted mean of the loss at one constant, its derivatives, and the sizes that bound their rounding."""
+    """The mean loss at one constant, its derivatives, and the sizes that bound their rounding."""
 
     value: Array  # []
     value_size: Array  # [] mean of |loss|
@@ -88,6 +90,7 @@ class _Moments(NamedTuple):
 class _Search(NamedTuple):
     constant: Array  # [k]
     at: _Moments
+    first_g_size: Array  # [k] at the place the steps start from
     damping: Array  # []
     iteration: Array  # []
     done: Array  # []
@@ -99,20 +102,25 @@ def _mean_loss(loss: Loss, scalar: bool, reduce: Reduce) -> Callable[[Array, Any
 
     def moments(constant: Array, y: Any, share: Array) -> _Moments:
         def mean(rows: Array) -> Array:
-            used = share.reshape(-1, *[1] * (rows.ndim - 1))
-            return reduce(jnp.sum(jnp.where(used > 0, used * rows, 0), axis=0))
+            share_of_row = share.reshape(-1, *[1] * (rows.ndim - 1))
+            counts = (share_of_row > 0) | jnp.isfinite(rows)  # so that a weight of 0 has a derivative too
+            return reduce(jnp.sum(jnp.where(counts, share_of_row * rows, 0), axis=0))
 
-        shape = share.shape if scalar else (*share.shape, *constant.shape)
-        score = jnp.broadcast_to(constant[0] if scalar else constant, shape)
-        (value, g), tangent = jax.linearize(lambda s: value_and_grad(s, y), score)
+        def at(score: Array) -> tuple[Array, Array]:
+            return value_and_grad(score, y)
 
-        def hessian_column(basis: Array) -> Array:
-            column = tangent(jnp.broadcast_to(basis[0] if scalar else basis, shape))[1]
-            return jnp.atleast_1d(mean(column))
-
-        h = jax.lax.map(hessian_column, jnp.eye(constant.size, dtype=constant.dtype))
-        g_mean, g_size = jnp.atleast_1d(mean(g)), jnp.atleast_1d(mean(jnp.abs(g)))
-        return _Moments(mean(value), mean(jnp.abs(value)), g_mean, g_size, (h + h.T) / 2)
+        if scalar:
+            score = jnp.broadcast_to(constant[0], share.shape)
+            (value, g), (_, h_row) = jax.jvp(at, (score,), (jnp.ones_like(score),))
+            h = mean(h_row).reshape(1, 1)
+        else:
+            score = jnp.broadcast_to(constant, (*share.shape, *constant.shape))
+            (value, g), tangent = jax.linearize(at, score)
+            basis = jnp.eye(constant.size, dtype=constant.dtype)
+            h = jax.lax.map(lambda step: mean(tangent(jnp.broadcast_to(step, score.shape))[1]), basis)
+            h = (h + h.T) / 2
+        g_mean, g_size = (jnp.atleast_1d(mean(rows)) for rows in (g, jnp.abs(g)))
+        return _Moments(mean(value), mean(jnp.abs(value)), g_mean, g_size, h)
 
     return moments
 
@@ -129,31 +137,36 @@ def _mean_of_target(n_outputs: int | None, y: Any, share: Array, reduce: Reduce)
 
 def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array) -> Array:
     """Minimise by Newton steps damped as in Marquardt (1963), from the better of two places."""
-    at_origin, at_start = moments(origin), moments(start)
-    better = at_start.value < at_origin.value  # False for NaN
-    constant, at = jax.tree.map(lambda a, b: jnp.where(better, a, b), (start, at_start), (origin, at_origin))
     eps = jnp.finfo(origin.dtype).eps
-    negligible = eps**1.5 * at_origin.g_size  # the minimum lies at infinity: far enough
 
     def advance(state: _Search) -> _Search:
         step = _damped_step(state.at, state.damping)
-        trial = state.constant + step
+        place = jnp.where(state.iteration == 0, origin, start)
+        starting = state.iteration < 2
+        trial = jnp.where(starting, place, state.constant + step)
         at = moments(trial)
-        accept = _is_better(at, state.at, step)
-        constant, at = jax.tree.map(lambda a, b: jnp.where(accept, a, b), (trial, at), (state.constant, state.at))
-        damping = jnp.where(accept, jnp.maximum(state.damping / 8, 1e-25), state.damping * 4)
-        flat = jnp.all(jnp.abs(at.g) <= jnp.maximum(ROUNDING * eps * at.g_size, negligible))
-        still = jnp.all(jnp.abs(step) <= eps / 2 * jnp.abs(state.constant))
-        return _Search(constant, at, damping, state.iteration + 1, flat | still)
+        accept = jnp.where(starting, at.value < state.at.value, _is_better(at, state.at, step))
+        constant, at = jax.tree.map(
+            lambda a, b: jnp.where(accept, a, b), (trial, at), (state.constant, state.at)
+        )
+        damping = jnp.where(accept, jnp.maximum(state.damping / 8, eps**2), state.damping * 4)
+        first_g_size = jnp.where(starting, at.g_size, state.first_g_size)
+        # Flat up to rounding, or so much flatter than at the start that the minimum must lie at infinity.
+        flat = jnp.abs(at.g) <= jnp.maximum(ROUNDING * eps * at.g_size, eps**2 * first_g_size)
+        at_rest = (jnp.abs(step) <= eps / 2 * jnp.abs(state.constant)) & (~accept | (state.damping < 1))
+        done = jnp.all(flat | at_rest)
+        return _Search(constant, at, first_g_size, damping, state.iteration + 1, done & ~starting)
 
+    nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(moments, origin))
+    nowhere = nowhere._replace(value=jnp.full_like(nowhere.value, jnp.inf))
     damping = jnp.asarray(1e-3, origin.dtype)
-    state = _Search(constant, at, damping, jnp.asarray(0), jnp.all(at.g == 0))
+    state = _Search(origin, nowhere, nowhere.g_size, damping, jnp.asarray(0), jnp.asarray(False))
     state = jax.lax.while_loop(lambda s: ~s.done & (s.iteration < MAX_ITERATIONS), advance, state)
     return state.constant
 
 
 def _is_better(new: _Moments, old: _Moments, step: Array) -> Array:
-    """Accept a clear decrease; within rounding of the mean loss, a slope along the step that has not grown."""
+    """Accept a clear decrease, or within the rounding of the mean loss a slope that has not grown."""
     rounding = ROUNDING * jnp.finfo(step.dtype).eps * old.value_size
     change = new.value - old.value
     flatter = jnp.abs(new.g @ step) <= jnp.abs(old.g @ step)
@@ -162,7 +175,7 @@ def _is_better(new: _Moments, old: _Moments, step: Array) -> Array:
 
 
 def _damped_step(at: _Moments, damping: Array) -> Array:
-    """Return -(|H| + damping D)^-1 g, D the diagonal of H, without the directions in which g is only rounding."""
+    """Return -(|H| + damping diag H)^-1 g without the directions in which g is only rounding."""
     scale, values, vectors = _scaled_eigen(at.h)
     slope = vectors.T @ (scale * at.g)
     rounding = ROUNDING * jnp.finfo(slope.dtype).eps * (jnp.abs(vectors).T @ (scale * at.g_size))
@@ -171,10 +184,10 @@ def _damped_step(at: _Moments, damping: Array) -> Array:
 
 
 def _scaled_eigen(h: Array) -> tuple[Array, Array, Array]:
-    """Return S and the eigenvalues and vectors of S H S, whose diagonal is one (or zero where that of H is)."""
+    """Return S and the eigenvalues and vectors of S H S, whose diagonal is one (zero where that of H is)."""
     diagonal = jnp.abs(jnp.diag(h))
     scale = jnp.where(diagonal > 0, jax.lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1)), 1)
-    scaled = scale[:, None] * h * scale
+    scaled = scale[:, None] * h * scale[None, :]
     if h.shape == (1, 1):
         return scale, scaled[0], jnp.ones_like(h)
     values, vectors = jnp.linalg.eigh(scaled)

@@ -56,7 +56,7 @@ class State:
 
     score: Float[Array, "n k"]
     valid_score: Float[Array, "m k"]
-    key: Key[Array, ""]
+    keys: Key[Array, "2"]  # for rows and for columns
     round: Int[Array, ""]  # rounds so far, those of an initial model included
     since_best: Int[Array, ""]  # rounds since the best one
     best_metric: Float[Array, ""]  # lower is better here
@@ -80,7 +80,7 @@ def init(
     return State(
         score,
         valid_score,
-        key,
+        jax.random.split(key),
         jnp.asarray(first_round, jnp.int32),
         jnp.zeros((), jnp.int32),
         jnp.full((), jnp.inf, dtype),
@@ -95,13 +95,14 @@ def step(
 ) -> tuple[State, Round]:
     """Add one round: sample, differentiate, grow, fill the leaves, move the scores."""
     rows, loss, spec, hyper = problem.train, problem.loss, problem.spec, problem.hyper
-    keys = jax.random.split(jax.random.fold_in(state.key, state.round), 3)
-    drawn = _draw_rows(keys[0], rows.weight, hyper)
+    row_key, column_key = jax.vmap(jax.random.fold_in, (0, None))(state.keys, state.round)
+    drawn = _draw_rows(row_key, rows.weight, hyper)
     weight = jnp.where(drawn, rows.weight, 0.0)
     value, g, h = weighted_derivatives(loss, state.score, rows.y, weight)
-    allowed = sample_columns(keys[1], problem.usable, hyper.colsample_bytree)
+    shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
+    allowed = sample_columns(column_key, problem.usable, *shares, spec.max_depth)
     columns = Columns(rows.bins, allowed, problem.layout)
-    tree, leaf = _grow(columns, g, h, weight > 0, spec, hyper, keys[2], build_histogram, reduce)
+    tree, leaf = _grow(columns, g, h, weight > 0, spec, hyper, build_histogram, reduce)
     leaf_value = hyper.learning_rate * leaf_values(
         loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, (g, h)
     )
@@ -159,7 +160,6 @@ def _grow(
     active: Bool[Array, " n"],
     spec: Spec,
     hyper: Hyper,
-    key: Array,
     build_histogram: BuildHistogram,
     reduce: Reduce,
 ) -> tuple[Tree, Int[Array, "n *k"]]:
@@ -173,7 +173,7 @@ def _grow(
             statistics = jnp.concatenate([statistics, active[:, None].astype(statistics.dtype)], axis=1)
             scale = jnp.append(scale, 1.0)
         rules = Rules(hyper, scale, spec)
-        return grow_tree(columns, statistics, active, rules, key, build_histogram, reduce)
+        return grow_tree(columns, statistics, active, rules, build_histogram, reduce)
 
     if spec.multi_output == "separate":
         return jax.vmap(grow, in_axes=1, out_axes=(0, 1))(pairs)
@@ -197,4 +197,4 @@ def _remember(problem: Problem, state: State, score: Array, valid_score: Array, 
     better = (loss < state.best_metric) & ~is_finished(problem, state)
     since_best = jnp.where(better, 0, state.since_best + 1)
     best = jnp.where(better, loss, state.best_metric)
-    return State(score, valid_score, state.key, state.round + 1, since_best, jax.lax.stop_gradient(best))
+    return State(score, valid_score, state.keys, state.round + 1, since_best, jax.lax.stop_gradient(best))

@@ -45,23 +45,26 @@ def raw_value_grad_hess(loss: Loss, score: Scores, y: Any) -> tuple[Float[Array,
         value, g = _value_and_grad(loss, score, y)
         h = jnp.ones_like(score)
     elif score.ndim == 1:
-        # One tangent of one gives the whole derivative, and all three results fuse into one pass over the rows.
+        # A tangent of one gives the whole derivative, and all three results fuse into one pass over the rows.
         step = (jnp.ones_like(score),)
         (value, g), (_, h) = jax.jvp(lambda s: _value_and_grad(loss, s, y), (score,), step)
     else:
         (value, g), hessian_column = jax.linearize(lambda s: _value_and_grad(loss, s, y), score)
-        h = jax.lax.map(lambda j: hessian_column(_one_hot_rows(score, j))[1][:, j], jnp.arange(score.shape[1])).T
+        h = jax.lax.map(
+            lambda j: hessian_column(_one_hot_rows(score, j))[1][:, j], jnp.arange(score.shape[1])
+        ).T
     return value.astype(score.dtype), g, h
 
 
 def full_hessian(loss: Loss, score: Float[Array, "n k"], y: Any) -> Float[Array, "n k k"]:
     """Return the k x k Hessian of each row, with `loss.hessian_floor` added to its diagonal.
 
-    The addition makes the flat direction of a softmax (all scores moved alike) solvable without regularisation.
+    So the flat direction of a softmax, all scores moved alike, can be solved for without regularisation.
     """
     _, hessian_column = jax.linearize(lambda s: _value_and_grad(loss, s, y)[1], score)
     columns = jax.lax.map(lambda j: hessian_column(_one_hot_rows(score, j)), jnp.arange(score.shape[1]))
-    return jnp.moveaxis(columns, 0, 2) + loss.hessian_floor * jnp.eye(score.shape[1], dtype=score.dtype)
+    ridge = loss.hessian_floor * jnp.eye(score.shape[1], dtype=score.dtype)
+    return jnp.moveaxis(columns, 0, 2) + ridge[None]
 
 
 def _value_and_grad(loss: Loss, score: Scores, y: Any) -> tuple[Float[Array, " n"], Scores]:
@@ -100,8 +103,8 @@ def check_derivatives(loss: Loss, value: Any, g: Any, h_raw: Any, weight: Any) -
     flat = np.asarray(h_raw)[used].max(axis=0, initial=-np.inf) <= 0
     if np.any(steep & flat):
         raise ValueError(
-            f"loss: the second derivative of {name} is nowhere positive at the base score, so Newton steps are "
-            "undefined" + _advice(loss, True)
+            f"loss: the second derivative of {name} is nowhere positive at the base score, so Newton steps "
+            "are undefined" + _advice(loss, True)
         )
 
 

@@ -13,7 +13,7 @@ SMALLEST = 64  # fewer rows are padded to this many
 
 def bucket(n: int) -> int:
     """Round a count up to one of 16 sizes per doubling: at most 1/16 more."""
-    step = max(SMALLEST, 1 << max(n - 1, 1).bit_length() - 5)
+    step = max(SMALLEST, 1 << max(max(n - 1, 1).bit_length() - 5, 0))
     return max(-(-n // step) * step, SMALLEST)
 
 

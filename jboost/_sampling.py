@@ -16,10 +16,21 @@ def sample_rows(key: Array, n_rows: int, fraction: Float[Array, ""]) -> Bool[Arr
 
 
 def sample_columns(
-    key: Array, among: Bool[Array, " f"], fraction: Float[Array, ""]
-) -> Bool[Array, " f"]:
-    """Draw max(1, round(fraction * count)) of the columns in `among`, without replacement."""
-    draws = jnp.where(among, jax.random.uniform(key, among.shape), jnp.inf)
-    rank = jnp.argsort(jnp.argsort(draws))
-    wanted = jnp.maximum(1, jnp.round(fraction * among.sum()).astype(rank.dtype))
-    return among & (rank < wanted)
+    key: Array, usable: Bool[Array, " f"], by_tree: Float[Array, ""], by_level: Float[Array, ""], n_levels: int
+) -> Bool[Array, "d f"]:
+    """Draw a share of the usable columns for a tree and, of those, a share for each level.
+
+    A share of m columns is max(1, round(share * m)) of them, without replacement.
+    """
+    draws = jax.random.uniform(key, (n_levels + 1, usable.size))
+    of_tree = _smallest(draws[:1], usable, by_tree)
+    return _smallest(draws[1:], of_tree, by_level)
+
+
+def _smallest(
+    draws: Float[Array, "d f"], among: Bool[Array, "#d f"], share: Float[Array, ""]
+) -> Bool[Array, "d f"]:
+    draws = jnp.where(among, draws, jnp.inf)
+    wanted = jnp.maximum(1, jnp.round(share * among.sum()).astype(jnp.int32))
+    largest = jnp.sort(draws, axis=1)[:, wanted - 1]
+    return among & (draws <= largest[:, None])

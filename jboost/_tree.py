@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from jboost._sampling import sample_columns
-from jboost._split import Rules, Split, best_split, hessian_sum, right_sums, routing_table
+from jboost._split import Rules, Split, best_split, routing_table
 from jboost._typing import MISSING_BIN, Layout, Reduce, pytree
 
 Bins = Int[Array, "f n"]
@@ -36,10 +35,10 @@ class Tree:
 
 
 class Columns(NamedTuple):
-    """What a tree may use of the columns: their codes, and the draw for the tree."""
+    """What a tree may use of the columns."""
 
     bins: Bins
-    allowed: Bool[Array, " f"]
+    allowed: Bool[Array, "d f"]  # drawn for each level
     layout: Layout
 
 
@@ -48,7 +47,6 @@ def grow_tree(
     statistics: Int[Array, "n c"],
     active: Bool[Array, " n"],
     rules: Rules,
-    key: Array,
     build_histogram: BuildHistogram,
     reduce: Reduce,
 ) -> tuple[Tree, Int[Array, " n"]]:
@@ -57,15 +55,13 @@ def grow_tree(
     Parameters
     ----------
     columns : Columns
-        Bin codes [f n] and the columns drawn for this tree.
+        Bin codes [f n] and the columns drawn for each level.
     statistics : int32 [n c]
         Gradients and Hessians in fixed point.
     active : bool [n]
         Rows whose statistics count; the others are only routed.
     rules : Rules
         Regularisation and the scale of the statistics.
-    key : key array
-        For the columns of each level.
     build_histogram, reduce : functions
         How histograms are made, and how they are summed over devices.
 
@@ -78,21 +74,18 @@ def grow_tree(
     """
     spec, layout = rules.spec, columns.layout
     node = jnp.zeros(columns.bins.shape[1], dtype=jnp.int32)
-    slot = jnp.where(active, 0, 1)
+    slot = jnp.where(active, 0, jnp.ones_like(node))
     histogram = built_right = None
     splits: list[Split] = []
     for level in range(spec.max_depth):
         built = reduce(build_histogram(columns.bins, slot, statistics, max(2**level // 2, 1), layout.n_codes))
         histogram = built if histogram is None else _with_siblings(histogram, built, built_right)
-        allowed = sample_columns(
-            jax.random.fold_in(key, level), columns.allowed, rules.hyper.colsample_bylevel
-        )
-        split = best_split(histogram, rules, layout, allowed)
+        split, right_is_lighter = best_split(histogram, rules, layout, columns.allowed[level])
         splits.append(split)
         table = routing_table(split, layout)
         goes_right = _route(columns.bins, node, split, table, layout)
         if level + 1 < spec.max_depth:
-            built_right = _right_is_lighter(histogram, split, table, rules)
+            built_right = right_is_lighter
             build = active & (goes_right == built_right[node])
             slot = jnp.where(build, node, 2**level)
         node = 2 * node + goes_right
@@ -124,11 +117,6 @@ def _with_siblings(
     pairs = jnp.stack([jnp.where(on_right, sibling, built), jnp.where(on_right, built, sibling)], axis=3)
     b, c, p, f = parent.shape
     return pairs.reshape(b, c, 2 * p, f)
-
-
-def _right_is_lighter(histogram: Array, split: Split, table: Array, rules: Rules) -> Bool[Array, " l"]:
-    right, node = right_sums(histogram, split.feature, table)
-    return 2 * hessian_sum(right, rules.scale) < hessian_sum(node, rules.scale)
 
 
 def _route(

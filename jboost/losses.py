@@ -1,41 +1,38 @@
 """Losses of one row: the formula, from which JAX derives everything else.
 
-Each function below computes ``loss(score, y)`` for ONE row without weight; score is the raw score before the inverse
-link. Those that sum over outputs serve y [n] with a scalar score and y [n k] with a score vector alike.
+Each function below computes ``loss(score, y)`` for ONE row without weight; score is the raw score before the
+inverse link. Those that sum over outputs serve y [n] with a scalar score and y [n k] with a vector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost._domains import (
+    Bound,
+    check_binary,
+    check_label,
+    check_non_negative,
+    check_positive,
+    check_probability,
+    check_real,
+    real_argument,
+)
 from jboost._loss import Loss, Newton, Quantile
 from jboost._typing import identity
 
 __all__ = [
     "Loss", "Newton", "Quantile",
-    "absolute_error", "exponential", "gamma", "huber", "logistic", "poisson", "pseudo_huber", "quantile", "softmax",
-    "squared_error", "tweedie",
+    "absolute_error", "exponential", "gamma", "huber", "logistic", "poisson", "pseudo_huber", "quantile",
+    "softmax", "squared_error", "tweedie",
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _With:
-    """A function with its last argument filled in; unlike functools.partial it compares by value, also unpickled."""
-
-    function: Callable[..., Any]
-    argument: float
-
-    def __call__(self, *args: Any) -> Any:
-        return self.function(*args, self.argument)
-
-
-# --- Inverse links: raw score -> prediction -----------------------------------------------------------------------
+# --- Inverse links: raw score -> prediction -----------------------------------------------------------------
 
 
 def sigmoid(score: jax.Array) -> jax.Array:
@@ -58,64 +55,12 @@ def exp(score: jax.Array) -> jax.Array:
     return jnp.exp(score)
 
 
-INVERSE_LINKS = {link.__name__: link for link in (identity, sigmoid, sigmoid_of_double, softmax_of_scores, exp)}
+INVERSE_LINKS = {
+    link.__name__: link for link in (identity, sigmoid, sigmoid_of_double, softmax_of_scores, exp)
+}
 
 
-# --- Targets ------------------------------------------------------------------------------------------------------
-
-
-def _check_finite(y: Any) -> np.ndarray:
-    y = np.asarray(y)
-    if y.dtype.kind not in "biuf" and not jnp.issubdtype(y.dtype, jnp.floating):
-        raise ValueError(f"y must hold real numbers; got dtype {y.dtype}")
-    if not np.isfinite(y).all():
-        raise ValueError(f"y must be finite; got {y[~np.isfinite(y)][0]} at row {np.argwhere(~np.isfinite(y))[0, 0]}")
-    return y
-
-
-def _real(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{name} must be a real number; got {value!r}")
-    return float(value)
-
-
-def _require(y: np.ndarray, valid: np.ndarray, expected: str) -> None:
-    if not valid.all():
-        raise ValueError(f"y must be {expected}; got {y[~valid][0]} at row {np.argwhere(~valid)[0, 0]}")
-
-
-def _check_real(y: Any) -> None:
-    _check_finite(y)
-
-
-def _check_probability(y: Any) -> None:
-    y = _check_finite(y)
-    _require(y, (y >= 0) & (y <= 1), "0 or 1, or a probability between them")
-
-
-def _check_binary(y: Any) -> None:
-    y = _check_finite(y)
-    _require(y, (y == 0) | (y == 1), "0 or 1")
-
-
-def _check_non_negative(y: Any) -> None:
-    y = _check_finite(y)
-    _require(y, y >= 0, "non-negative")
-
-
-def _check_positive(y: Any) -> None:
-    y = _check_finite(y)
-    _require(y, y > 0, "positive")
-
-
-def _check_label(y: Any, n_classes: int) -> None:
-    y = _check_finite(y)
-    if y.ndim != 1:
-        raise ValueError(f"y must have shape [n], one class number per row; got shape {y.shape}")
-    _require(y, (y >= 0) & (y < n_classes) & (y == np.floor(y)), f"a whole class number from 0 to {n_classes - 1}")
-
-
-# --- Regression ---------------------------------------------------------------------------------------------------
+# --- Regression ---------------------------------------------------------------------------------------------
 
 
 # L = 1/2 (score - y)^2;  g = score - y,  h = 1
@@ -123,27 +68,31 @@ def _squared_error(score, y):
     return 0.5 * jnp.sum(jnp.square(score - y))
 
 
-squared_error = Loss(_squared_error, check_target=_check_real, name="squared_error")
+squared_error = Loss(_squared_error, check_target=check_real, name="squared_error")
+
+
+def _absolute(residual):
+    return residual * jnp.sign(residual)  # the derivative at 0 is 0, between both sides; that of jnp.abs is 1
 
 
 # L = |score - y|;  g = sign(score - y), 0 at 0;  leaves hold medians (Friedman 2001, Algorithm 3)
 def _absolute_error(score, y):
-    return jnp.sum(jnp.abs(score - y))
+    return jnp.sum(_absolute(score - y))
 
 
 absolute_error = Loss(
     _absolute_error,
     hessian="first_order",
     leaf=Quantile(0.5),
-    check_target=_check_real,
+    check_target=check_real,
     name="absolute_error",
 )
 
 
-# L = level r if r > 0, (level - 1) r if r < 0, with r = y - score;  g = -level or 1 - level, their mean at r = 0
+# L = level r if r > 0, (level - 1) r if r < 0, r = y - score;  g = -level or 1 - level, their mean at r = 0
 def _quantile(score, y, level):
     residual = y - score
-    return jnp.sum(0.5 * jnp.abs(residual) + (level - 0.5) * residual)
+    return jnp.sum(0.5 * _absolute(residual) + (level - 0.5) * residual)
 
 
 def quantile(level: float) -> Loss:
@@ -164,12 +113,12 @@ def quantile(level: float) -> Loss:
     >>> round(float(losses.quantile(0.9)(0.0, 1.0)), 3)
     0.9
     """
-    leaf = Quantile(_real(level, "level"))
+    leaf = Quantile(real_argument(level, "level", 0, 1))
     return Loss(
-        _With(_quantile, leaf.level),
+        Bound(_quantile, leaf.level),
         hessian="first_order",
         leaf=leaf,
-        check_target=_check_real,
+        check_target=check_real,
         name=f"quantile({leaf.level:g})",
     )
 
@@ -183,8 +132,8 @@ def _huber(score, y, delta):
 def huber(delta: float) -> Loss:
     """Return the Huber loss: the halved square of residuals up to `delta`, linear beyond.
 
-    h = 1, the second derivative of the square, for the true one is 0 beyond `delta` and a leaf of outliers would
-    divide by nothing. With h = 1 the quadratic model lies nowhere below the loss, so no Newton step raises it.
+    h = 1, the second derivative of the square, for the true one is 0 beyond `delta` and a leaf of outliers
+    would divide by nothing. With h = 1 the quadratic model lies nowhere below the loss: no step raises it.
 
     Parameters
     ----------
@@ -205,14 +154,14 @@ def huber(delta: float) -> Loss:
     return _robust(_huber, "huber", delta)
 
 
-# L = delta^2 (sqrt(1 + (r / delta)^2) - 1) = r^2 / (1 + sqrt(1 + (r / delta)^2));  g = r / sqrt(1 + (r / delta)^2)
+# L = delta^2 (q - 1) = r^2 / (1 + q), q = sqrt(1 + (r / delta)^2), r = score - y;  g = r / q
 def _pseudo_huber(score, y, delta):
     residual = score - y
     return jnp.sum(jnp.square(residual) / (1 + jnp.sqrt(1 + jnp.square(residual / delta))))
 
 
 def pseudo_huber(delta: float) -> Loss:
-    """Return the pseudo-Huber loss, a Huber loss with all its derivatives; h = 1 as there, and for the same reason.
+    """Return the pseudo-Huber loss: a Huber loss with all derivatives; h = 1 as there, for the same reason.
 
     Parameters
     ----------
@@ -221,8 +170,8 @@ def pseudo_huber(delta: float) -> Loss:
 
     References
     ----------
-    Charbonnier et al. (1997), "Deterministic Edge-Preserving Regularization in Computed Imaging", section V. Hartley
-    and Zisserman (2003), "Multiple View Geometry in Computer Vision", appendix 6.8.
+    Charbonnier et al. (1997), "Deterministic Edge-Preserving Regularization in Computed Imaging", section V.
+    Hartley and Zisserman (2003), "Multiple View Geometry in Computer Vision", appendix 6.8.
 
     Examples
     --------
@@ -234,34 +183,32 @@ def pseudo_huber(delta: float) -> Loss:
 
 
 def _robust(function: Callable[..., jax.Array], name: str, delta: float) -> Loss:
-    delta = _real(delta, "delta")
-    if not 0 < delta < float("inf"):
-        raise ValueError(f"delta must be positive and finite; got {delta!r}")
+    delta = real_argument(delta, "delta", 0, np.inf)
     return Loss(
-        _With(function, delta), hessian="first_order", check_target=_check_real, name=f"{name}({delta:g})"
+        Bound(function, delta), hessian="first_order", check_target=check_real, name=f"{name}({delta:g})"
     )
 
 
-# --- Counts and amounts: score = log mean --------------------------------------------------------------------------
+# --- Counts and amounts: score = log mean -------------------------------------------------------------------
 
 
-# L = exp(score) - y score;  g = mean - y,  h = mean.  Half the unit deviance, without terms of y alone
+# L = exp(score) - y score;  g = mean - y,  h = mean.  Half the unit deviance, less terms of y alone
 def _poisson(score, y):
     return jnp.sum(jnp.exp(score) - y * score)
 
 
-poisson = Loss(_poisson, inverse_link=exp, check_target=_check_non_negative, name="poisson")
+poisson = Loss(_poisson, inverse_link=exp, check_target=check_non_negative, name="poisson")
 
 
-# L = score + y exp(-score);  g = 1 - y / mean,  h = y / mean.  Half the unit deviance, without terms of y alone
+# L = score + y exp(-score);  g = 1 - y / mean,  h = y / mean.  Half the unit deviance, less terms of y alone
 def _gamma(score, y):
     return jnp.sum(score + y * jnp.exp(-score))
 
 
-gamma = Loss(_gamma, inverse_link=exp, check_target=_check_positive, name="gamma")
+gamma = Loss(_gamma, inverse_link=exp, check_target=check_positive, name="gamma")
 
 
-# L = mean^(2 - power) / (2 - power) - y mean^(1 - power) / (1 - power);  g = mean^(2 - power) - y mean^(1 - power)
+# L = mean^(2 - p) / (2 - p) - y mean^(1 - p) / (1 - p);  g = mean^(2 - p) - y mean^(1 - p), p the power
 def _tweedie(score, y, power):
     zero = y == 0  # the second term vanishes; as 0 * inf it would be NaN
     second = jnp.where(zero, 0, y * jnp.exp((1 - power) * jnp.where(zero, 0, score)) / (1 - power))
@@ -278,8 +225,8 @@ def tweedie(power: float) -> Loss:
 
     References
     ----------
-    Jorgensen (1987), "Exponential Dispersion Models". Yang, Qian and Zou (2018), "Insurance Premium Prediction via
-    Gradient Tree-Boosted Tweedie Compound Poisson Models", eq. 5.
+    Jorgensen (1987), "Exponential Dispersion Models". Yang, Qian and Zou (2018), "Insurance Premium
+    Prediction via Gradient Tree-Boosted Tweedie Compound Poisson Models", eq. 5.
 
     Examples
     --------
@@ -287,17 +234,14 @@ def tweedie(power: float) -> Loss:
     >>> float(losses.tweedie(1.5)(0.0, 1.0))
     4.0
     """
-    power = _real(power, "power")
-    if not 1 < power < 2:
-        raise ValueError(
-            f"power must lie strictly between 1 and 2; got {power!r} (use squared_error for 0, poisson for 1, gamma for 2)"
-        )
+    advice = " (use squared_error for 0, poisson for 1, gamma for 2)"
+    power = real_argument(power, "power", 1, 2, advice)
     return Loss(
-        _With(_tweedie, power), inverse_link=exp, check_target=_check_non_negative, name=f"tweedie({power:g})"
+        Bound(_tweedie, power), inverse_link=exp, check_target=check_non_negative, name=f"tweedie({power:g})"
     )
 
 
-# --- Classes ------------------------------------------------------------------------------------------------------
+# --- Classes ------------------------------------------------------------------------------------------------
 
 
 # L = log(1 + exp(score)) - y score, score the log odds of y = 1;  g = p - y,  h = p (1 - p)
@@ -305,23 +249,25 @@ def _logistic(score, y):
     return jnp.sum(jax.nn.softplus(score) - y * score)
 
 
-logistic = Loss(_logistic, inverse_link=sigmoid, check_target=_check_probability, name="logistic")
+logistic = Loss(_logistic, inverse_link=sigmoid, check_target=check_probability, name="logistic")
 
 
-# L = exp(-z score), z = 2 y - 1;  g = -z L,  h = L.  Score: half the log odds. Freund and Schapire (1997); Friedman,
-# Hastie and Tibshirani (2000), "Additive Logistic Regression", eq. 9. Overflows where |score| > 88 in float32
+# L = exp(-z score), z = 2 y - 1, score half the log odds;  g = -z L,  h = L.  Overflows beyond |score| = 88
+# in float32. AdaBoost: Friedman, Hastie and Tibshirani (2000), "Additive Logistic Regression", eq. 9
 def _exponential(score, y):
     return jnp.sum(jnp.exp((1 - 2 * y) * score))
 
 
 exponential = Loss(
-    _exponential, inverse_link=sigmoid_of_double, check_target=_check_binary, name="exponential"
+    _exponential, inverse_link=sigmoid_of_double, check_target=check_binary, name="exponential"
 )
 
 
 # L = log sum_j exp(score_j) - score_y;  g_j = p_j - [j = y],  H_jl = p_j ([j = l] - p_l)
 def _softmax(score, y):
-    of_y = jnp.where(jnp.arange(score.shape[0]) == y, score, 0)  # not score[y]: its derivative is a slow scatter
+    of_y = jnp.where(
+        jnp.arange(score.shape[0]) == y, score, 0
+    )  # not score[y]: its derivative is a slow scatter
     return jax.nn.logsumexp(score) - jnp.sum(of_y)
 
 
@@ -353,6 +299,6 @@ def softmax(n_classes: int) -> Loss:
         _softmax,
         n_outputs=n_classes,
         inverse_link=softmax_of_scores,
-        check_target=_With(_check_label, n_classes),
+        check_target=Bound(check_label, n_classes),
         name=f"softmax({n_classes})",
     )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -34,7 +35,7 @@ class DataSet:
     y_valid: np.ndarray
 
 
-def _split(X: np.ndarray, y: np.ndarray) -> DataSet:
+def _split(X: Any, y: Any) -> DataSet:
     X_train, X_valid, y_train, y_valid = train_test_split(X, y, test_size=0.25, random_state=0)
     arrays = [np.ascontiguousarray(array) for array in (X_train, y_train, X_valid, y_valid)]
     for array in arrays:

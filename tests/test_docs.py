@@ -23,6 +23,7 @@ MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in PACKAGE.rglob("*.py")
 )
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.REPORT_ONLY_FIRST_FAILURE
 CODE_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 DOTTED_NAME = re.compile(r"\bjboost((?:\.[A-Za-z_]\w*)+)")
@@ -92,7 +93,7 @@ def test_names_on_a_page_exist(page: Path) -> None:
 def test_docstring_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
     report: list[str] = []
     for case in doctest.DocTestFinder(exclude_empty=True).find(module, name):
         runner.run(case, out=report.append)

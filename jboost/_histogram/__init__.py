@@ -1,7 +1,8 @@
 """Histograms of integer statistics: the innermost loop of boosting, behind one small interface.
 
-`build_histogram` is defined in `xla.py`; `native.cpp` is the same function for a CPU. Sums are exact integers, so every
-twin gives the same bits in any order of rows, threads and devices.
+`xla.py` is the definition; `native.cpp` is the same function for the cores of a CPU, used there if it was
+built. Sums are exact integers, so every twin gives the same bits in any order of rows, threads and devices.
+The environment variable JBOOST_NATIVE=0, read when the first histogram is traced, keeps to the definition.
 """
 
 from __future__ import annotations
@@ -9,16 +10,15 @@ from __future__ import annotations
 from functools import partial
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Int32, Integer, UInt
 
-from jboost._histogram import xla
+from jboost._histogram import native, xla
 from jboost._histogram.fixed_point import quantise
+from jboost._histogram.native import is_available as native_available
 
 __all__ = ["build_histogram", "native_available", "quantise"]
-
-
-def native_available() -> bool:
-    return False
 
 
 @partial(jax.jit, static_argnames=("n_slots", "n_codes"))
@@ -29,10 +29,79 @@ def build_histogram(
     n_slots: int,
     n_codes: int,
 ) -> Int32[Array, "b c l f"]:
-    n_cells = n_codes * values.shape[1] * n_slots * bins.shape[0]
+    """Sum the statistics of the rows of each bin code, slot and feature.
+
+    The histogram of gradient statistics of [1]_ (Algorithm 1), for several tree nodes ("slots") at once. The
+    platform for which the program is compiled decides which twin runs.
+
+    Parameters
+    ----------
+    bins
+        Bin codes below `n_codes`, uint8 or uint16 [f, n]. A larger one is counted in another cell or nowhere.
+    slot
+        Where each row is counted, int32 or uint32 [n]. Rows with slot < 0 or slot >= n_slots are ignored.
+    values
+        Statistics of each row, int32 [n, c], such as g and h from `quantise`. Each sum must fit in an int32.
+    n_slots, n_codes
+        Sizes l and b of the histogram.
+
+    Returns
+    -------
+    int32 [b, c, l, f]: entry (i, j, k, m) sums values[:, j] over the rows with bins[m] == i and slot == k.
+
+    Raises
+    ------
+    TypeError
+        If an array has another dtype.
+    ValueError
+        If the histogram has 2**31 cells or more.
+
+    References
+    ----------
+    .. [1] Ke et al., LightGBM: A Highly Efficient Gradient Boosting Decision Tree, NeurIPS 2017.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from jboost._histogram import build_histogram
+    >>> bins = jnp.array([[0, 1, 1]], jnp.uint8)
+    >>> values = jnp.array([[5, 1], [-2, 1], [7, 1]], jnp.int32)
+    >>> build_histogram(bins, jnp.array([0, 0, 0]), values, n_slots=1, n_codes=2)[:, :, 0, 0].tolist()
+    [[5, 1], [5, 2]]
+    """
+    _check(bins, slot, values, n_slots, n_codes)
+    slot = slot.astype(jnp.uint32)  # a negative slot becomes a huge one
+    on_cpu = native.build_histogram if native_available() else xla.scatter_in_blocks
+    sizes = {"n_slots": n_slots, "n_codes": n_codes}
+    return lax.platform_dependent(
+        *_varying_alike(bins, slot, values),
+        cpu=partial(on_cpu, **sizes),
+        default=partial(xla.scatter_into_copies, **sizes),
+    )
+
+
+def _check(bins, slot, values, n_slots, n_codes):
+    for name, array, allowed in (
+        ("bins", bins, (jnp.uint8, jnp.uint16)),
+        ("slot", slot, (jnp.int32, jnp.uint32)),
+        ("values", values, (jnp.int32,)),
+    ):
+        if array.dtype not in allowed:
+            names = " or ".join(jnp.dtype(dtype).name for dtype in allowed)
+            raise TypeError(f"{name} must have dtype {names}, got {array.dtype.name}")
+    n_statistics, n_features = values.shape[1], bins.shape[0]
+    n_cells = n_codes * n_statistics * n_slots * n_features
     if n_cells >= 2**31:
         raise ValueError(
-            f"a histogram of {n_codes} codes x {values.shape[1]} statistics x {n_slots} slots x {bins.shape[0]} "
-            f"features has {n_cells} cells, more than an int32 can count; use fewer bins, less depth or fewer features"
+            f"expected a histogram of fewer than 2**31 cells, got {n_codes} bin codes x {n_statistics} "
+            f"statistics x {n_slots} nodes x {n_features} features; use fewer bins, features or levels"
         )
-    return xla.build_histogram(bins, slot, values, n_slots, n_codes)
+
+
+def _varying_alike(*arrays):
+    """Inside shard_map, mark all arrays as different on each device if one is."""
+    varying = [jax.typeof(array).manual_axis_type.varying for array in arrays]
+    axes = frozenset().union(*varying)
+    return [
+        lax.pcast(array, tuple(axes - own), to="varying") for array, own in zip(arrays, varying, strict=True)
+    ]

@@ -19,41 +19,44 @@ def quantise(
 ) -> tuple[Int32[Array, "n c"], Float[Array, " c"]]:
     r"""Round each column to integers whose sum of magnitudes fits in an int32.
 
-    The scale of column c is :math:`2^{\lfloor \log_2(2^{30} / \sum_i |v_{ic}|) \rfloor}`. Every partial sum of the
-    integers, over any rows in any order, then stays within :math:`2^{30} + n/2`.
+    The scale of column c is :math:`2^{\lfloor \log_2(2^{30} / \sum_i |v_{ic}|) \rfloor}`. Every partial sum
+    of the integers, over any rows in any order, then stays within :math:`2^{30} + n/2`. In the formula each
+    magnitude is first rounded to :math:`2^{-30}` of the power of two above the largest.
 
     Parameters
     ----------
     values
         Floats, shape [n, c], n at most 2**30 over all devices. Carries no derivative.
     reduce
-        Sums an integer array over the devices that hold the other rows. The scale is computed in integers, so it
-        is the same for every way of dividing the rows among devices.
+        Sums an integer array over the devices that hold the other rows. The scale is computed in integers, so
+        it is the same for every way of dividing the rows among devices.
 
     Returns
     -------
     integers
         int32 [n, c], nearest to value * scale.
     scale
-        [c] in the dtype of values, exact powers of two between 2**-126 and 2**126; 1 where all values are 0; NaN where a
-        value is NaN or infinite (the integers are then 0), so that value = integer / scale is not silently finite.
+        [c] in the dtype of values, exact powers of two between 2**-126 and 2**126; 1 where all values are 0;
+        NaN where a value is NaN or infinite (the integers are then 0), so that integer / scale shows it.
 
     Examples
     --------
+    >>> import jax.numpy as jnp
+    >>> from jboost._histogram import quantise
     >>> integers, scale = quantise(jnp.array([[0.25], [-0.5]]))
-    >>> (integers / scale).tolist()
+    >>> (integers / scale[None]).tolist()
     [[0.25], [-0.5]]
     """
     values = lax.stop_gradient(values)
     exponent, is_finite = _largest_exponent(values, reduce)
+    values = jnp.where(is_finite[None], values, 0)
     # First in units of 2**-30 of the largest value, to sum the magnitudes without rounding to floats.
     shift = jnp.minimum(FIXED_POINT_BITS - exponent, _MAX_EXPONENT)
-    magnitude = jnp.where(is_finite, jnp.abs(values), 0) * _power_of_two(shift, values.dtype)
+    magnitude = jnp.abs(values) * _power_of_two(shift, values.dtype)[None]
     ceil_log2 = _ceil_log2_of_sum(jnp.round(magnitude).astype(jnp.uint32), reduce)
     scale_exponent = jnp.clip(FIXED_POINT_BITS - ceil_log2 + shift, -_MAX_EXPONENT, _MAX_EXPONENT)
-    scale_exponent = jnp.where(ceil_log2 < 0, 0, scale_exponent)
-    scale = _power_of_two(scale_exponent, values.dtype)
-    integers = jnp.round(jnp.where(is_finite, values, 0) * scale).astype(jnp.int32)
+    scale = _power_of_two(jnp.where(ceil_log2 < 0, 0, scale_exponent), values.dtype)
+    integers = jnp.round(values * scale[None]).astype(jnp.int32)
     return integers, jnp.where(is_finite, scale, jnp.nan)
 
 
@@ -62,21 +65,19 @@ def _power_of_two(exponent, dtype):
 
 
 def _largest_exponent(values, reduce):
-    """Return e with every |value| < 2**e per column, and whether all are finite, over all devices.
+    """Return e >= -126 with every |value| < 2**e, and whether all are finite, per column over all devices.
 
     A sum is the only reduction across devices, so each device raises a hand at its own exponent.
     """
-    largest = jnp.max(jnp.abs(values), axis=0, initial=0)
-    is_finite = jnp.isfinite(largest)
-    exponent = jnp.frexp(jnp.where(is_finite, largest, 0))[1]
-    lowest, highest = -_MAX_EXPONENT, jnp.finfo(values.dtype).maxexp
-    raised = jax.nn.one_hot(jnp.maximum(exponent, lowest) - lowest, highest - lowest + 1, dtype=jnp.int32)
-    hands = reduce(jnp.concatenate([raised, ~is_finite[:, None]], axis=1))
-    return lowest + _last_true(hands[:, :-1] > 0), hands[:, -1] == 0
-
-
-def _last_true(mask):
-    return mask.shape[1] - 1 - jnp.argmax(mask[:, ::-1], axis=1).astype(jnp.int32)
+    info = jnp.finfo(values.dtype)
+    # Bits of non-negative floats are ordered like the floats, NaN last; integers are faster to compare.
+    bits = lax.bitcast_convert_type(jnp.abs(values), jnp.dtype(f"int{info.bits}"))
+    biased = (jnp.max(bits, axis=0, initial=0) >> info.nmant).astype(jnp.int32)
+    lowest, not_finite = -_MAX_EXPONENT, info.maxexp + 1
+    exponent = jnp.maximum(biased - (info.maxexp - 2), lowest)
+    hands = reduce(jax.nn.one_hot(exponent - lowest, not_finite - lowest + 1, dtype=jnp.int32))
+    exponent = not_finite - jnp.argmax(hands[:, ::-1] > 0, axis=1).astype(jnp.int32)
+    return exponent, exponent < not_finite
 
 
 def _ceil_log2_of_sum(units, reduce):
@@ -87,10 +88,10 @@ def _ceil_log2_of_sum(units, reduce):
     n, n_columns = units.shape
     block = 2**_LIMB
     units = jnp.pad(units, ((0, -n % block), (0, 0))).reshape(-1, block, n_columns)
-    low = jnp.sum(units & _LIMB_MASK, axis=1)
-    high = jnp.sum(units >> _LIMB, axis=1)
+    low = jnp.sum(units & _LIMB_MASK, axis=1, dtype=jnp.uint32)
+    high = jnp.sum(units >> _LIMB, axis=1, dtype=jnp.uint32)
     limbs = jnp.stack([low & _LIMB_MASK, (low >> _LIMB) + (high & _LIMB_MASK), high >> _LIMB])
-    limb0, limb1, limb2 = reduce(jnp.sum(limbs, axis=1))
+    limb0, limb1, limb2 = reduce(jnp.sum(limbs, axis=1, dtype=jnp.uint32))
     # Carry, then take the length in bits of sum - 1.
     limb1 = limb1 + (limb0 >> _LIMB)
     limb2 = limb2 + (limb1 >> _LIMB)

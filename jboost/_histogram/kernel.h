@@ -34,6 +34,7 @@ struct Problem {
 struct Pool {
   int64_t n_threads;
   std::function<void(std::function<void()>)> schedule;
+  int64_t work_per_thread = 200000;  // additions and cells that are worth waking a thread for
 };
 
 // Runs work(0) here and work(1), work(2), ... on threads that happen to be free. The work must be claimed, not assigned.
@@ -69,7 +70,6 @@ namespace internal {
 
 constexpr int64_t kLine = 8;              // words of a cache line
 constexpr int64_t kBlockRows = 32768;     // their collection stays in the second-level cache
-constexpr int64_t kWorkPerThread = 150000;  // additions and cells that are worth waking a thread for
 constexpr int64_t kFeaturesPerGroup = 12;  // fewer would spend their time on collecting rows
 constexpr int64_t kMaxPairs = 4;
 constexpr int64_t kKeptBytes = 32 << 20;
@@ -121,17 +121,19 @@ struct Plan {
   int64_t workers;
 };
 
-inline Plan make_plan(const Problem& p, int64_t pairs, int64_t n_threads) {
+inline Plan make_plan(const Problem& p, int64_t pairs, const Pool& pool) {
   Plan plan;
   plan.pairs = pairs;
   plan.slot_words = (p.n_codes + kLine) * pairs;
-  plan.feature_words = p.n_slots * plan.slot_words + kLine * pairs;
+  // A uint8 code beyond n_codes is not looked at: it adds to another cell of the feature, or to these words after it.
+  const int64_t spill = p.wide_bins ? 0 : 256 - p.n_codes;
+  plan.feature_words = p.n_slots * plan.slot_words + std::max(kLine, spill) * pairs;
   plan.table_words = p.n_features * plan.feature_words;
   plan.block_rows = std::max<int64_t>(1, std::min(p.n_rows, kBlockRows / pairs));
   plan.block_words = plan.block_rows * (1 + pairs) + kLine;
   const int64_t cells = p.n_features * p.n_slots * p.n_codes;
   const int64_t work = (p.n_rows * p.n_features + cells) * pairs;
-  plan.workers = std::max<int64_t>(1, std::min(n_threads, work / kWorkPerThread));
+  plan.workers = std::max<int64_t>(1, std::min(pool.n_threads, work / pool.work_per_thread));
   plan.groups = std::max<int64_t>(1, std::min(plan.workers, p.n_features / kFeaturesPerGroup));
   while (plan.workers % plan.groups) --plan.groups;
   const int64_t rows_worth_a_table = std::max<int64_t>(1, p.n_rows / (p.n_slots * p.n_codes));
@@ -237,11 +239,10 @@ void write_codes(const Problem& p, const Plan& plan, int64_t statistic, int64_t 
 // The histogram of statistics [statistic, statistic + 2 P).
 template <int P, typename Code>
 void build_pairs(const Problem& p, int64_t statistic, const Pool& pool) {
-  const Plan plan = make_plan(p, P, pool.n_threads);
-  const int64_t spill = 256 * P;  // a uint8 code beyond n_codes stays within the memory, whatever it is
+  const Plan plan = make_plan(p, P, pool);
   Scratch& scratch = Scratch::of_this_thread();
-  uint64_t* tables = scratch.get(plan.parts * plan.table_words + spill + plan.workers * plan.block_words);
-  uint64_t* blocks = tables + plan.parts * plan.table_words + spill;
+  uint64_t* tables = scratch.get(plan.parts * plan.table_words + plan.workers * plan.block_words);
+  uint64_t* blocks = tables + plan.parts * plan.table_words;
 
   const int64_t pairs_of_features = (p.n_features + 1) / 2;
   std::atomic<int64_t> next_unit{0};
@@ -278,6 +279,11 @@ void build_all_pairs(const Problem& p, const Pool& pool) {
 
 }  // namespace internal
 
+// Whether a place in the table of one feature fits in 32 bits.
+inline bool fits(int64_t n_slots, int64_t n_codes) {
+  return n_slots < (int64_t{1} << 32) / (internal::kMaxPairs * (n_codes + internal::kLine));
+}
+
 // Builds every histogram of a batch. Throws std::bad_alloc.
 inline void build_histograms(const std::vector<Problem>& batch, const Pool& pool) {
   const auto build = [](const Problem& p, const Pool& threads) {
@@ -288,7 +294,7 @@ inline void build_histograms(const std::vector<Problem>& batch, const Pool& pool
     for (const Problem& p : batch) build(p, pool);
     return;
   }
-  const Pool no_pool{1, {}};
+  const Pool no_pool{1, {}, 1};
   std::atomic<int64_t> next{0};
   std::atomic<bool> out_of_memory{false};
   in_parallel(pool, pool.n_threads, [&](int64_t) {

@@ -3,8 +3,11 @@
 // Arguments: bins uint8|uint16 [..., f, n], slot uint32 [..., n], values int32 [..., n, c]; result int32 [..., b, c, l, f].
 // Leading dimensions are those of vmap; an argument that is not batched has a 1 there.
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "kernel.h"
@@ -46,6 +49,8 @@ ffi::Error build(ffi::ThreadPool thread_pool, ffi::AnyBuffer bins, ffi::AnyBuffe
   if (bins_shape[n_leading] != n_features || bins_shape[n_leading + 1] != n_rows ||
       values_shape[n_leading] != n_rows || values_shape[n_leading + 1] != n_statistics)
     return ffi::Error(ffi::ErrorCode::kInvalidArgument, "jboost histogram: shapes disagree");
+  if (!jboost::fits(n_slots, n_codes))
+    return ffi::Error(ffi::ErrorCode::kInvalidArgument, "jboost histogram: too many slots");
   if (out->element_count() == 0) return ffi::Error::Success();
 
   int64_t size = 1;
@@ -79,15 +84,17 @@ ffi::Error build(ffi::ThreadPool thread_pool, ffi::AnyBuffer bins, ffi::AnyBuffe
 }  // namespace
 
 #ifdef _WIN32
-#define JBOOST_EXPORT extern "C" __declspec(dllexport)
+#define JBOOST_EXPORT __declspec(dllexport)
 #else
-#define JBOOST_EXPORT extern "C" __attribute__((visibility("default")))
+#define JBOOST_EXPORT __attribute__((visibility("default")))
 #endif
 
-JBOOST_EXPORT XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_histogram, build,
-                                            ffi::Ffi::Bind()
-                                                .Ctx<ffi::ThreadPool>()
-                                                .Arg<ffi::AnyBuffer>()
-                                                .Arg<ffi::AnyBuffer>()
-                                                .Arg<ffi::AnyBuffer>()
-                                                .Ret<ffi::AnyBuffer>());
+extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_histogram(XLA_FFI_CallFrame* call_frame);
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_histogram, build,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Ret<ffi::AnyBuffer>());

@@ -1,8 +1,8 @@
-"""The definition of a histogram in plain JAX: oracle of every fast twin, and what runs where there is none.
+"""The definition of a histogram in plain JAX: the oracle of every fast twin, and what runs without one.
 
-A scatter-add, arranged for the machine it runs on. On a CPU it is bound by the cache, so rows come in blocks that stay
-there while every feature reads them. On a GPU it is bound by atomic additions to the same address, so each histogram
-exists in several copies that different rows add to, summed afterwards.
+A scatter-add, arranged for the machine it runs on. On a CPU it is bound by the cache, so rows come in blocks
+that stay there while every feature reads them. On a GPU it is bound by atomic additions to the same address,
+so each histogram exists in several copies that different rows add to, summed afterwards.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int32, Integer, UInt
+from jaxtyping import Array
 
 BLOCK_ROWS = 16_384  # slots and values of a block (192 KiB for g and h) stay in the second-level cache
 CELLS_FOR_ATOMICS = 256  # copies times slots: enough addresses per bin that atomic additions rarely meet
@@ -18,18 +18,10 @@ ROWS_PER_COPY = 256  # fewer rows than this are not worth zeroing and summing on
 MAX_COPIED_CELLS = 2**24  # 64 MiB of copies
 
 
-def build_histogram(
-    bins: UInt[Array, "f n"],
-    slot: Integer[Array, " n"],
-    values: Int32[Array, "n c"],
-    n_slots: int,
-    n_codes: int,
-) -> Int32[Array, "b c l f"]:
-    """Sum the values of the rows of each (code, statistic, slot, feature); see the package for the meaning."""
-    build = lambda scatter: lambda *arrays: scatter(*arrays, n_slots, n_codes)
-    slot = slot.astype(jnp.uint32)  # a negative slot becomes a huge one, which is ignored
-    return lax.platform_dependent(
-        bins, slot, values, cpu=build(scatter_in_blocks), default=build(scatter_into_copies)
+def zeros_varying_like(array: Array, shape: tuple[int, ...]) -> Array:
+    """Make int32 zeros that may differ on each device of a shard_map, as the array does."""
+    return lax.pcast(
+        jnp.zeros(shape, jnp.int32), tuple(jax.typeof(array).manual_axis_type.varying), to="varying"
     )
 
 
@@ -40,25 +32,26 @@ def scatter_in_blocks(bins, slot, values, n_slots, n_codes):
     if n * n_features == 0:
         return jnp.zeros((n_codes, n_statistics, n_slots, n_features), jnp.int32)
     block = min(BLOCK_ROWS, n)
-    cells = (n_slots + 1) * n_codes  # of a feature; the extra slot swallows what is ignored, cheaper than a branch
+    cells = (
+        n_slots + 1
+    ) * n_codes  # of a feature; the extra slot swallows what is ignored, cheaper than a branch
 
     def add_block(number, histogram):
         # The last block ends at the last row; what it shares with the block before is ignored there.
         start = jnp.minimum(number * block, n - block)
-        is_new = start + jnp.arange(block) >= number * block
+        is_new = start + jnp.arange(block, dtype=jnp.int32) >= number * block
         rows_slot = lax.dynamic_slice(slot, (start,), (block,))
         rows_slot = jnp.where(is_new, jnp.minimum(rows_slot, n_slots), n_slots)
         rows_values = lax.dynamic_slice(values, (start, 0), (block, n_statistics))
 
         def add_feature(feature, histogram):
             code = lax.dynamic_slice(bins, (feature, start), (1, block))[0].astype(jnp.uint32)
-            cell = jnp.where(code < n_codes, rows_slot * n_codes + code, cells - 1)
-            cell += feature.astype(jnp.uint32) * cells
+            cell = feature.astype(jnp.uint32) * cells + rows_slot * n_codes + code
             return histogram.at[cell].add(rows_values, mode="promise_in_bounds")
 
         return lax.fori_loop(0, n_features, add_feature, histogram)
 
-    histogram = jnp.zeros((n_features * cells, n_statistics), jnp.int32)
+    histogram = zeros_varying_like(slot, (n_features * cells, n_statistics))
     histogram = lax.fori_loop(0, -(-n // block), add_block, histogram)
     histogram = histogram.reshape(n_features, n_slots + 1, n_codes, n_statistics)[:, :n_slots]
     return histogram.transpose(2, 3, 1, 0)
@@ -70,9 +63,13 @@ def scatter_into_copies(bins, slot, values, n_slots, n_codes):
     n_statistics = values.shape[1]
     cells = n_slots * n_codes * n_statistics * n_features
     copies = max(1, min(CELLS_FOR_ATOMICS // n_slots, n // ROWS_PER_COPY, MAX_COPIED_CELLS // max(cells, 1)))
-    feature = jnp.arange(n_features, dtype=jnp.uint32)[:, None]
+    # Row i adds to copy i mod copies; a cell beyond the last is dropped.
     copy = jnp.arange(n, dtype=jnp.uint32) % copies
-    histogram = jnp.zeros((copies, n_features, n_slots, n_codes, n_statistics), jnp.int32)
-    cell = histogram.at[copy, feature, slot, bins.astype(jnp.uint32)]
-    histogram = cell.add(values, mode="drop").sum(axis=0)
-    return histogram.transpose(2, 3, 1, 0)
+    feature = jnp.arange(n_features, dtype=jnp.uint32)[:, None]
+    table = copy[None] * n_features + feature
+    cell = (table * n_slots + slot[None]) * n_codes + bins
+    n_cells = copies * n_features * n_slots * n_codes
+    cell = jnp.where(slot[None] < n_slots, cell, n_cells)
+    histogram = jnp.zeros((n_cells, n_statistics), jnp.int32).at[cell].add(values, mode="drop")
+    histogram = histogram.reshape(copies, n_features, n_slots, n_codes, n_statistics)
+    return histogram.sum(axis=0, dtype=jnp.int32).transpose(2, 3, 1, 0)

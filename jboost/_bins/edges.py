@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, UInt32
 
-from jboost._categories import Categories
-from jboost._device_bins import host_words
+from jboost._bins.categories import Categories
+from jboost._bins.device import host_words
 from jboost._typing import pytree, static_field
+
 
 @dataclass(frozen=True)
 class Features:
-    """What is known of the columns besides their edges: their names, and the categories of the categorical ones."""
+    """What is known of the features besides their edges: their names, and the categories of some."""
 
     names: tuple[str, ...] | None
     categories: tuple[Categories | None, ...]
@@ -33,10 +34,11 @@ class BinEdges:
     Attributes
     ----------
     upper : float32 [f, e]
-        The edges, increasing along a row, each rounded down to a float32 and padded with +inf. For a float32 value v,
-        `v <= upper` and `v <= exact` are the same.
+        The edges, increasing along a row, each rounded down to a float32 and padded with +inf. For a float32
+        value v, `v <= upper` and `v <= exact` are the same.
     upper_bits : uint32 [f, e, 2]
-        The exact float64 edges as pairs of words, low word first (JAX has no float64 unless it is switched on).
+        The exact float64 edges as pairs of words, low word first (JAX has float64 only when it is switched
+        on).
     n_codes : int
         The width of a histogram that holds every code: a multiple of 32, or 16.
     max_bins : int
@@ -68,11 +70,13 @@ class BinEdges:
         return np.dtype(np.uint8 if self.n_codes <= 256 else np.uint16)
 
 
-def edges_from_exact(exact: Float[np.ndarray, "f e"], n_codes: int, max_bins: int, features: Features) -> BinEdges:
+def edges_from_exact(
+    exact: Float[np.ndarray, "f e"], n_codes: int, max_bins: int, features: Features
+) -> BinEdges:
     """Make `BinEdges` from float64 edges padded with +inf (what `BinEdges.exact` returns)."""
     exact = np.asarray(exact, dtype=np.float64)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         upper = exact.astype(np.float32)
-    upper = np.where(upper > exact, np.nextafter(upper, np.float32(-np.inf)), upper)  # rounded down
+        upper = np.where(upper > exact, np.nextafter(upper, np.float32(-np.inf)), upper)  # rounded down
     with jax.ensure_compile_time_eval():  # concrete also when a caller's jit is being traced
         return BinEdges(jnp.asarray(upper), jnp.asarray(host_words(exact)), n_codes, max_bins, features)

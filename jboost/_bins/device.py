@@ -1,7 +1,7 @@
 """Bin traced values on the device, exactly as the host does, whether or not JAX has float64.
 
-Floats are compared through the order of their bits, held as uint32 words, low word first (one word for a float32, two
-for a float64): that needs no float64, and no compiler flushes a subnormal to zero on the way.
+Floats are compared through the order of their bits, held as uint32 words, low word first (one word for a
+float32, two for a float64): that needs no float64, and no compiler flushes a subnormal to zero on the way.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, Shaped, UInt32
 
 _SIGN = np.uint32(0x80000000)
 
@@ -39,12 +39,15 @@ def traced_words(X: Array) -> UInt32[Array, "f n w"]:
     )
     if not exact_in_float32:
         raise TypeError(
-            f"X: expected a float dtype for a traced array, got {X.dtype}; cast it to float32 or, with x64, to float64"
+            f"X: expected floats in a traced array, got {X.dtype}; cast to float32 or, with x64 on, float64"
         )
     return float_words(X.T.astype(jnp.float32))
 
 
-def count_below(table: UInt32[Array, "f m w"], values: UInt32[Array, "f n w"]) -> Int[Array, "f n"]:
+@jax.jit  # compiled also where a vmap outside of jit would run it step by step
+def count_below(
+    table: UInt32[Array | np.ndarray, "f m w"], values: UInt32[Array | np.ndarray, "f n w"]
+) -> Int[Array, "f n"]:
     """Count the entries of each sorted row of the table that are less than each value, by binary search."""
     keys, wanted = _sort_key(table), _sort_key(values)
     m = table.shape[1]
@@ -52,24 +55,38 @@ def count_below(table: UInt32[Array, "f m w"], values: UInt32[Array, "f n w"]) -
     for step in [1 << power for power in reversed(range(m.bit_length()))]:
         probe = count + (step - 1)
         inside = jnp.minimum(probe, m - 1)
-        entry = [jnp.take_along_axis(key, inside, axis=1, mode="promise_in_bounds") for key in keys]
+        entry = [_take(key, inside) for key in keys]
         count = jnp.where((probe < m) & _less(entry, wanted), count + step, count)
     return count
 
 
+@jax.jit
 def look_up(
-    table: UInt32[Array, "f m w"], codes: Int[Array, "f m"], values: UInt32[Array, "f n w"]
+    table: UInt32[np.ndarray, "f m w"],
+    codes: Int[np.ndarray, "f m"],
+    values: UInt32[Array | np.ndarray, "f n w"],
 ) -> Int[Array, "f n"]:
     """Return the code of the entry of a sorted table row that equals each value, 0 where none does."""
     place = jnp.minimum(count_below(table, values), table.shape[1] - 1)
     wanted = _sort_key(values)
-    found = [jnp.take_along_axis(key, place, axis=1) for key in _sort_key(table)]
+    found = [_take(key, place) for key in _sort_key(table)]
     equal = jnp.stack([a == b for a, b in zip(found, wanted, strict=True)]).all(axis=0)
-    return jnp.where(equal, jnp.take_along_axis(codes, place, axis=1), 0)
+    return jnp.where(equal, _take(jnp.asarray(codes), place), 0)
 
 
-def is_nan(words: UInt32[Array, "f n w"]) -> Bool[Array, "f n"]:
+def _take(table: Shaped[Array, "f m"], place: Int[Array, "f n"]) -> Shaped[Array, "f n"]:
+    """Gather within each row, by one flat index: with two, XLA folds the row numbers for seconds."""
+    f, m = table.shape
+    if f * m >= 2**32:
+        raise ValueError(f"X: expected fewer than 2^32 edges to bin a traced array by, got {f} times {m}")
+    row_starts = jnp.arange(f, dtype=jnp.uint32)[:, None] * np.uint32(m)
+    flat = row_starts + place.astype(jnp.uint32)
+    return table.reshape(-1).at[flat].get(mode="promise_in_bounds")
+
+
+def is_nan(words: UInt32[Array | np.ndarray, "f n w"]) -> Bool[Array, "f n"]:
     """Find NaN by its bits: an exponent of ones and a fraction other than zero."""
+    words = jnp.asarray(words)
     magnitude = words[..., -1] & ~_SIGN
     if words.shape[-1] == 1:
         return magnitude > np.uint32(0x7F800000)
@@ -77,7 +94,7 @@ def is_nan(words: UInt32[Array, "f n w"]) -> Bool[Array, "f n"]:
     return (magnitude > infinity) | ((magnitude == infinity) & (words[..., 0] != 0))
 
 
-def _sort_key(words: UInt32[Array, "*shape w"]) -> list[Array]:
+def _sort_key(words: UInt32[Array | np.ndarray, "*shape w"]) -> list[Array]:
     """Return integers, most significant first, that are ordered as the floats are; -0.0 and 0.0 are equal.
 
     A float is a sign and a magnitude; its key is the same number in two's complement.

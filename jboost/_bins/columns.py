@@ -1,7 +1,7 @@
 """Read any two-dimensional input column by column: NumPy, JAX, scipy sparse, pandas, polars, pyarrow, lists.
 
-A numeric column becomes a float32 or float64 vector with NaN for what is missing. A categorical column becomes
-a `Factor`: its distinct values, and for each row the index of its value.
+A numeric column becomes a float32 or float64 vector with NaN for what is missing. A categorical column
+becomes a `Factor`: its distinct values, and for each row the index of its value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CATEGORY_DTYPES = (nw.Categorical, nw.Enum, nw.String)
 
 
 class Factor(NamedTuple):
-    """A categorical column: the values that occur, each once, and the index of each row's value (-1: missing)."""
+    """A categorical column: the values that occur, and the index of each row's value (-1: missing)."""
 
     values: list[Any]
     index: Int[np.ndarray, " n"]
@@ -49,9 +49,12 @@ def read_columns(X: Any) -> Columns:
     """Open X, checking that it is two-dimensional; its cells are checked when a column is read."""
     if scipy.sparse.issparse(X):
         return _sparse_columns(X)
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        return _frame_columns(frame)
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        if isinstance(frame, nw.DataFrame):
+            return _frame_columns(frame)
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(f"X: expected column names that differ: {error}") from error
     return _array_columns(_as_array(X))
 
 
@@ -60,11 +63,16 @@ def read_columns(X: Any) -> Columns:
 
 def _as_array(X: Any) -> np.ndarray:
     if isinstance(X, np.ma.MaskedArray):
-        return X.astype(np.float64).filled(np.nan)
+        return np.ma.filled(X.astype(np.float64), np.nan)
     try:
-        return np.asarray(X)
+        array = np.asarray(X)
+        if isinstance(X, list | tuple) and array.dtype.kind in "US":
+            array = np.asarray(X, dtype=object)  # numbers beside strings stay numbers
     except ValueError as error:  # nested lists of unequal lengths
-        raise ValueError(f"X: expected a two-dimensional array, got {type(X).__name__}: {error}") from error
+        raise ValueError(f"X: expected rows of equal length, got a {type(X).__name__}: {error}") from error
+    if array.ndim == 0:
+        raise TypeError(f"X: expected an array or an eager data frame, got {type(X).__name__}")
+    return array
 
 
 def _array_columns(array: np.ndarray) -> Columns:
@@ -94,11 +102,13 @@ def _check_dtype(dtype: np.dtype) -> None:
         raise ValueError(f"X: Complex data not supported: expected real numbers, got dtype {dtype}")
     narrow = jnp.issubdtype(dtype, jnp.floating) or jnp.issubdtype(dtype, jnp.integer)  # also bfloat16, int4
     if dtype.kind not in "biufOUS" and not narrow:
-        raise TypeError(f"X: expected numbers, got dtype {dtype}; convert dates and records to numbers or categories")
+        raise TypeError(
+            f"X: expected numbers, got dtype {dtype}; convert dates and records to numbers or categories"
+        )
 
 
 def as_numbers(column: np.ndarray, label: str) -> Float[np.ndarray, " n"]:
-    """Return the numbers of a column: float32 where that holds every value of the dtype, float64 otherwise."""
+    """Return the numbers of a column: float32 if that holds all values of its dtype, float64 otherwise."""
     _check_dtype(column.dtype)
     if column.dtype.kind in "US":
         raise _not_a_number(label, "strings")
@@ -114,7 +124,9 @@ def _numbers_of_objects(column: np.ndarray, label: str) -> Float[np.ndarray, " n
     missing = {t for t in types if t.__name__ in _MISSING_TYPE_NAMES}
     for t in types - missing:
         if issubclass(t, complex | np.complexfloating):
-            raise ValueError(f"X: Complex data not supported: expected real numbers in {label}, got {t.__name__}")
+            raise ValueError(
+                f"X: Complex data not supported: expected real numbers in {label}, got {t.__name__}"
+            )
         if not issubclass(t, _REAL):
             raise _not_a_number(label, t.__name__)
     try:
@@ -125,20 +137,20 @@ def _numbers_of_objects(column: np.ndarray, label: str) -> Float[np.ndarray, " n
 
 def _not_a_number(label: str, got: str) -> TypeError:
     return TypeError(
-        f"X: expected numbers in {label}, got {got}; name the column in `categorical` or give it a category dtype"
+        f"X: expected numbers in {label}, got {got}; name it in `categorical` or give it a category dtype"
     )
 
 
 def as_factor(column: np.ndarray, label: str) -> Factor:
     """Return the categories of a column of numbers, strings or a mixture; NaN and None are missing."""
     _check_dtype(column.dtype)
-    if column.dtype.kind in "biuf":
+    if column.dtype.kind in "biuf" and column.dtype.itemsize <= 8:
         values, index = np.unique(column, return_inverse=True)
         if values.size and values[-1] != values[-1]:  # NaN sorts last
             index = np.where(index == values.size - 1, -1, index)
             values = values[:-1]
         return Factor(values.tolist(), index.astype(np.int32))
-    if column.dtype.kind not in "OUS":  # bfloat16 and its kin
+    if column.dtype.kind not in "OUS":  # long double, bfloat16 and its kin
         return as_factor(as_numbers(column, label), label)
     return _factor_of_objects(column.tolist(), label)
 
@@ -157,7 +169,9 @@ def present_factor(values: list[Any], index: np.ndarray) -> Factor:
     used = np.bincount(index + 1, minlength=len(values) + 1)[1:] > 0
     kept = used & np.array([value is not None for value in values], dtype=bool)
     renumbered = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # the last entry answers for index -1
-    return Factor([v for v, keep in zip(values, kept, strict=True) if keep], renumbered[index].astype(np.int32))
+    return Factor(
+        [v for v, keep in zip(values, kept, strict=True) if keep], renumbered[index].astype(np.int32)
+    )
 
 
 def plain_category(value: Any, label: str) -> str | bool | int | float | None:
@@ -209,11 +223,7 @@ def _sparse_columns(X: Any) -> Columns:
 
 
 def _frame_columns(frame: nw.DataFrame[Any]) -> Columns:
-    try:
-        columns = tuple(frame.columns)
-        types = tuple(frame.schema.values())
-    except nw.exceptions.DuplicateError as error:
-        raise ValueError(f"X: expected unique column names: {error}") from error
+    columns, types = tuple(frame.columns), tuple(frame.schema.values())
     named = [isinstance(name, str) for name in columns]
     if any(named) and not all(named):
         raise TypeError("X: expected column names that are all strings or all not; got a mixture")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jboost._columns import Columns
+from jboost._bins.columns import Columns
 from jboost._typing import is_traced
 
 MAX_MAX_BINS = 65534  # with the missing code, all codes fit a uint16
@@ -54,10 +54,14 @@ def categorical_mask(categorical: Any, columns: Columns) -> Bool[np.ndarray, " f
     chosen = np.asarray(categorical).tolist() if isinstance(categorical, np.ndarray) else list(categorical)
     kinds = {_kind_of_choice(item) for item in chosen}
     if len(kinds) > 1 or None in kinds:
-        raise TypeError(f"categorical: expected only names, only indices or only booleans, got {categorical!r}")
+        raise TypeError(
+            f"categorical: expected only names, only indices or only booleans, got {categorical!r}"
+        )
     if kinds == {"mask"}:
         return mask | _checked_mask(chosen, mask.size)
-    mask[_indices_of_names(chosen, columns.names) if kinds == {"name"} else _checked_indices(chosen, mask.size)] = True
+    mask[
+        _indices_of_names(chosen, columns.names) if kinds == {"name"} else _checked_indices(chosen, mask.size)
+    ] = True
     return mask
 
 
@@ -71,7 +75,9 @@ def _kind_of_choice(item: Any) -> str | None:
 
 def _checked_mask(chosen: list[bool], n_features: int) -> Bool[np.ndarray, " f"]:
     if len(chosen) != n_features:
-        raise ValueError(f"categorical: expected a mask of {n_features} booleans, one a feature, got {len(chosen)}")
+        raise ValueError(
+            f"categorical: expected a mask of {n_features} booleans, one a feature, got {len(chosen)}"
+        )
     return np.array(chosen, dtype=bool)
 
 
@@ -87,5 +93,7 @@ def _indices_of_names(chosen: list[str], names: tuple[str, ...] | None) -> list[
         raise ValueError(f"categorical: expected indices, as X has no column names, got {chosen}")
     unknown = [name for name in chosen if name not in names]
     if unknown:
-        raise ValueError(f"categorical: expected names of columns of X, got {unknown[0]!r}, which is not among them")
+        raise ValueError(
+            f"categorical: expected names of columns of X, got {unknown[0]!r}, which is not among them"
+        )
     return [names.index(name) for name in chosen]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, UInt32
 
-from jboost._columns import Factor
-from jboost._device_bins import host_words
+from jboost._bins.columns import Factor
+from jboost._bins.device import host_words
 from jboost._typing import MISSING_BIN
 
 Category = str | bool | int | float
@@ -20,8 +20,9 @@ Category = str | bool | int | float
 class Categories:
     """The known values of a categorical feature, in order, and the bin code of each.
 
-    Codes follow the order of the values (numbers before strings), so they depend neither on the order of the rows
-    nor on pandas' own codes. The hash is kept, because JAX takes it at every call of a compiled function.
+    Codes follow the order of the values (numbers before strings), so they depend neither on the order of the
+    rows nor on pandas' own codes. The hash is kept, because JAX takes it at every call of a compiled
+    function.
     """
 
     values: tuple[Category, ...]
@@ -33,9 +34,9 @@ class Categories:
         return dict(zip(self.values, self.codes, strict=True))
 
     @cached_property
-    def kinds(self) -> frozenset[bool]:
-        """The kinds of values known: True for strings, False for numbers."""
-        return frozenset(isinstance(value, str) for value in self.values)
+    def kinds(self) -> frozenset[str]:
+        """The kinds of values known: "strings", "numbers", both or none."""
+        return frozenset(_kind(value) for value in self.values)
 
     @cached_property
     def _hash(self) -> int:
@@ -52,12 +53,14 @@ class Categories:
         same_types = list(map(type, self.values)) == list(map(type, other.values))
         return same_types and self.values == other.values and self.codes == other.codes
 
-    def __reduce__(self) -> tuple[Any, ...]:  # leaves the cached hash behind: that of a string changes by process
+    def __reduce__(
+        self,
+    ) -> tuple[Any, ...]:  # leaves the cached hash behind: that of a string changes by process
         return Categories, (self.values, self.codes)
 
 
 def find_categories(factor: Factor, weight: Float[np.ndarray, " n"] | None, max_bins: int) -> Categories:
-    """Give each category that has weight a code of its own; above max_bins of them, the rarest share the last code."""
+    """Give each category that has weight a code; above max_bins of them, the rarest share the last code."""
     seen = factor.index >= 0
     mass = np.bincount(factor.index[seen], None if weight is None else weight[seen], len(factor.values))
     present = [(value, m) for value, m in zip(factor.values, mass.tolist(), strict=True) if m > 0]
@@ -73,13 +76,14 @@ def find_categories(factor: Factor, weight: Float[np.ndarray, " n"] | None, max_
 
 def category_codes(known: Categories, factor: Factor, label: str) -> Int[np.ndarray, " n"]:
     """Return the code of each row's value, 0 for a missing value and for one that is not known."""
-    if known.kinds:
-        for value in factor.values:
-            if isinstance(value, str) not in known.kinds:
-                wanted = "strings" if True in known.kinds else "numbers"
-                raise TypeError(f"X: expected {wanted} as categories in {label}, as when binned first, got {value!r}")
+    for value in factor.values if known.kinds else ():
+        if _kind(value) not in known.kinds:  # "1" where 1 was learned is a mistake, not a new category
+            wanted = " or ".join(known.kinds)
+            raise TypeError(
+                f"X: expected {wanted} as categories in {label}, as when the edges were found, got {value!r}"
+            )
     codes = [known.code_of.get(value, MISSING_BIN) for value in factor.values]
-    return np.array([*codes, MISSING_BIN])[factor.index]
+    return np.array([*codes, MISSING_BIN], dtype=np.int32)[factor.index]
 
 
 def category_tables(
@@ -89,16 +93,27 @@ def category_tables(
     dtype = np.float32 if n_words == 1 else np.float64
     tables: list[dict[float, int]] = []
     for known in features:
-        if True in known.kinds:
-            raise TypeError(f"X: expected a DataFrame or Binned, as {known.values[-1]!r} is a category; got a traced array")
-        with np.errstate(over="ignore"):
-            tables.append({dtype(v): c for v, c in known.code_of.items() if dtype(v) == v})
+        if "strings" in known.kinds:
+            raise TypeError(
+                f"X: expected concrete rows, as {known.values[-1]!r} is a category; got a traced array"
+            )
+        tables.append({float(v): c for v, c in known.code_of.items() if _is_exact(v, dtype)})
     longest = max(1, *map(len, tables))
     values = np.full((len(tables), longest), np.inf, dtype)
     codes = np.zeros((len(tables), longest), np.int32)
     for row, table in enumerate(tables):
         values[row, : len(table)] = list(table)
         codes[row, : len(table)] = list(table.values())
-    return device.host_words(values), codes
+    return host_words(values), codes
 
 
+def _is_exact(value: Category, dtype: type[np.floating]) -> bool:
+    try:
+        with np.errstate(over="ignore"):
+            return float(dtype(value)) == value
+    except OverflowError:  # an int beyond every float
+        return False
+
+
+def _kind(value: Category) -> str:
+    return "strings" if isinstance(value, str) else "numbers"

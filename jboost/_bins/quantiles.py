@@ -1,4 +1,4 @@
-"""Edges of one numeric column: between all neighbouring values, or weighted quantiles when there are too many."""
+"""Edges of one numeric column: between all neighbouring values, or weighted quantiles if those are many."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ def distinct_values(
     if weight is None:
         ordered = np.sort(column)
     else:
-        order = np.argsort(column, kind="stable")
+        order = np.argsort(column)
         ordered, weight = column[order], weight[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if ordered.size else np.zeros(0, int)
+    starts = (
+        np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if ordered.size else np.zeros(0, int)
+    )
     if weight is None:
         return ordered[starts], np.diff(np.append(starts, ordered.size)).astype(np.float64)
     return ordered[starts], np.add.reduceat(weight, starts) if starts.size else np.zeros(0)
@@ -39,8 +41,9 @@ def distinct_values(
 def quantile_cuts(mass: Float[np.ndarray, " m"], max_bins: int) -> Int[np.ndarray, " c"]:
     """Choose where to cut m > max_bins ordered values: a cut at i separates value i-1 from value i.
 
-    A value heavier than a bin should be fills a bin of its own. The runs of light values between the heavy ones
-    share the other bins in proportion to their weight, and each run is cut at its own weighted quantiles.
+    A value heavier than a bin should be fills a bin of its own. The runs of light values between the heavy
+    ones share the other bins in proportion to their weight, and each run is cut at its own weighted
+    quantiles.
     """
     heavy = _heavy_values(mass, max_bins)
     bounds = np.unique(np.concatenate([[0], heavy, heavy + 1, [mass.size]]))
@@ -83,7 +86,7 @@ def _n_runs(heavy: Int[np.ndarray, " h"], m: int) -> int:
 def _share_bins(
     run_mass: Float[np.ndarray, " r"], run_size: Int[np.ndarray, " r"], n_bins: int
 ) -> Int[np.ndarray, " r"]:
-    """Give each run at least one bin and at most one per value: the lightest bin mass that n_bins can afford."""
+    """Give each run one bin to one per value, by the lightest bin mass that n_bins can afford."""
 
     def bins(mass: float) -> Int[np.ndarray, " r"]:
         return np.clip(np.ceil(run_mass / mass), 1, run_size).astype(np.int64)

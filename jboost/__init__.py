@@ -1,0 +1,35 @@
+"""Gradient-boosted trees as one compiled JAX program: any loss, on CPU, GPU or TPU."""
+
+from jboost import losses, metrics
+from jboost._bins import BinEdges, Binned, bin_features
+from jboost._ensemble import Ensemble, concatenate, predict, staged_predict, truncate
+from jboost._loss import Loss, Newton, Quantile
+from jboost._spec import Hyper, Spec
+from jboost._training import History, fit
+from jboost._tree import Tree
+from jboost.io import load, save
+from jboost.metrics import Metric
+
+__all__ = [
+    "BinEdges",
+    "Binned",
+    "Ensemble",
+    "History",
+    "Hyper",
+    "Loss",
+    "Metric",
+    "Newton",
+    "Quantile",
+    "Spec",
+    "Tree",
+    "bin_features",
+    "concatenate",
+    "fit",
+    "load",
+    "losses",
+    "metrics",
+    "predict",
+    "save",
+    "staged_predict",
+    "truncate",
+]

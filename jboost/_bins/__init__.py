@@ -1,0 +1,21 @@
+"""Bin features: edges found once in float64 on the host, then a small code for every value.
+
+A value v of a numeric feature has the code 1 + (number of edges < v), so a value equal to an edge goes left
+of it; code 0 stands for a missing value or a category that was not there when the edges were found. Host and
+device give the same codes.
+"""
+
+from jboost._bins.binning import Binned, apply_edges, bin_features, read_bins
+from jboost._bins.categories import Categories
+from jboost._bins.edges import BinEdges, Features, edges_from_exact
+
+__all__ = [
+    "BinEdges",
+    "Binned",
+    "Categories",
+    "Features",
+    "apply_edges",
+    "bin_features",
+    "edges_from_exact",
+    "read_bins",
+]

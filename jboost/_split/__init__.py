@@ -1,0 +1,129 @@
+"""The mathematics of a split: gains and leaf values from histograms, never from rows.
+
+A histogram is int32 [b, c, l, f]: c statistics (g_1, h_1, g_2, h_2, ... and perhaps a row count) of l nodes in
+fixed point, summed by bin code. Codes up to a threshold go left; code 0 holds missing values and has a side of
+its own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from jboost._split.categories import best_categories, category_set, order_categories
+from jboost._split.formulas import Rules, leaf_value, limit_step, soft_threshold
+from jboost._split.thresholds import Histogram, best_thresholds
+from jboost._typing import WORD, Layout
+
+__all__ = [
+    "Rules",
+    "Split",
+    "best_split",
+    "leaf_value",
+    "limit_step",
+    "routing_table",
+    "soft_threshold",
+]
+
+
+class Split(NamedTuple):
+    """The chosen splits of a level: one for each node, or one for all (then l = 1)."""
+
+    feature: Int[Array, " l"]
+    threshold: Int[Array, " l"]  # n_codes where nothing is split
+    missing_right: Bool[Array, " l"]
+    categories_right: UInt32[Array, "l words"]
+    gain: Float[Array, " l"]
+
+
+def best_split(
+    histogram: Histogram, rules: Rules, layout: Layout, allowed: Bool[Array, " f"]
+) -> tuple[Split, Bool[Array, " l"]]:
+    """Choose the best admissible split of each node, or the best shared one under symmetric growth.
+
+    Ties go to the lowest feature, then to the lowest threshold, then to missing values on the left. Where no
+    candidate gains anything the threshold is n_codes, so that every row goes left. Missing values that were not
+    there to choose a side, and categories that were not there, go with the heavier child.
+
+    Returns
+    -------
+    Split
+        The splits.
+    bool [l]
+        Of each node, whether its right child is the lighter one.
+    """
+    best = best_thresholds(histogram, rules, layout.has_missing)
+    columns = jnp.asarray(layout.categorical, dtype=jnp.int32)
+    order = None
+    if layout.categorical:
+        categories = histogram[: layout.n_category_codes, :, :, columns]
+        order = order_categories(categories, rules)
+        found = best_categories(categories, order, rules, layout.has_missing)
+        best = jax.tree.map(lambda every, some: every.at[:, columns].set(some), best, found)
+    gain = jnp.where(allowed, best.gain, -jnp.inf)
+    feature = jnp.argmax(gain, axis=1).astype(jnp.int32)
+    gain, candidate = (
+        jnp.take_along_axis(values, feature[:, None], axis=1)[:, 0] for values in (gain, best.candidate)
+    )
+    found_any = gain > 0
+    threshold = jnp.where(found_any, candidate // 2, layout.n_codes)
+    codes = jnp.arange(layout.n_codes, dtype=jnp.int32)
+    right, absent = (codes > threshold[:, None]) & (codes > 0), jnp.zeros((1, layout.n_codes), bool)
+    if order is not None:
+        chosen = feature[:, None] == columns
+        is_category = chosen.any(axis=1, keepdims=True) & found_any[:, None]
+        in_set, is_absent = category_set(order, jnp.argmax(chosen, axis=1), candidate // 2, layout.n_codes)
+        right, absent = jnp.where(is_category, in_set, right), is_category & is_absent
+    missing_right, right_is_lighter = _sides(histogram, feature, right, candidate % 2 == 1, rules, layout)
+    missing_right &= found_any
+    words = jnp.zeros((feature.size, 0), dtype=jnp.uint32)
+    if layout.categorical:
+        words = _pack(right | (absent & missing_right[:, None]))
+    return Split(feature, threshold, missing_right, words, jnp.where(found_any, gain, 0.0)), right_is_lighter
+
+
+def routing_table(split: Split, layout: Layout) -> Bool[Array, "l b"]:
+    """Which bin codes go right, for each split."""
+    codes = jnp.arange(layout.n_codes, dtype=jnp.int32)
+    right = codes > split.threshold[:, None]
+    if layout.categorical:
+        is_category = (split.feature[:, None] == jnp.asarray(layout.categorical)).any(axis=1)
+        in_set = split.categories_right[:, codes // WORD] >> (codes % WORD).astype(jnp.uint32) & 1
+        right = jnp.where(is_category[:, None], in_set.astype(bool), right)
+    return right.at[:, 0].set(split.missing_right)
+
+
+def _sides(
+    histogram: Histogram,
+    feature: Int[Array, " l"],
+    right: Bool[Array, "l b"],
+    missing_right: Bool[Array, " l"],
+    rules: Rules,
+    layout: Layout,
+) -> tuple[Bool[Array, " l"], Bool[Array, " l"]]:
+    """Send missing values that were not there to the heavier child; say which right children are the lighter."""
+    if rules.spec.symmetric:
+        column = jax.lax.dynamic_index_in_dim(histogram, feature[0], axis=3, keepdims=False)
+    else:
+        column = jnp.take_along_axis(histogram, feature[None, None, :, None], axis=3)[..., 0]
+    pairs = slice(1, rules.scale.size // 2 * 2, 2)
+    hessian = column[:, pairs]
+    sign = jnp.where(right, 1, -1).astype(hessian.dtype).T[:, None]
+    excess = jnp.where(jnp.arange(layout.n_codes)[:, None, None] > 0, hessian * sign, 0)  # right less left
+    scale = rules.scale[pairs, None]
+    known = (excess.sum(axis=0, dtype=hessian.dtype) * scale).sum(axis=0)
+    missing = (hessian[0] * scale).sum(axis=0)
+    excess_of_all, all_missing = known, missing
+    if rules.spec.symmetric:
+        excess_of_all, all_missing = known.sum(keepdims=True), missing.sum(keepdims=True)
+    missing_right = jnp.where(all_missing > 0, missing_right, excess_of_all > 0)
+    return missing_right, known + jnp.where(missing_right, missing, -missing) < 0
+
+
+def _pack(right: Bool[Array, "l b"]) -> UInt32[Array, "l words"]:
+    padded = jnp.pad(right, ((0, 0), (0, -right.shape[1] % WORD)))
+    bits = padded.reshape(right.shape[0], -1, WORD).astype(jnp.uint32)
+    return (bits << jnp.arange(WORD, dtype=jnp.uint32)).sum(axis=2, dtype=jnp.uint32)

@@ -1,0 +1,68 @@
+"""Gains and leaf values: equations (5) to (7) of Chen and Guestrin, "XGBoost" (KDD 2016), with an L1 penalty."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jboost._spec import Hyper, Spec
+from jboost._typing import pytree, static_field
+
+
+@pytree
+class Rules:
+    """What makes a split good: the regularisation, and the scale that turns fixed point into numbers."""
+
+    hyper: Hyper
+    scale: Float[Array, " c"]
+    spec: Spec = static_field()
+
+
+def soft_threshold(g: Float[Array, "..."], reg_alpha: Float[Array, ""]) -> Float[Array, "..."]:
+    """T(g) = sign(g) max(|g| - alpha, 0): what the L1 penalty leaves of a gradient sum."""
+    return g - jnp.clip(g, -reg_alpha, reg_alpha)
+
+
+def leaf_value(g: Float[Array, "..."], h: Float[Array, "..."], hyper: Hyper) -> Float[Array, "..."]:
+    """w* = -T(G) / (H + lambda), equation (5) with L1, before shrinkage; 0 where H + lambda is 0."""
+    denominator = h + hyper.reg_lambda
+    usable = denominator > 0
+    value = jnp.where(usable, -soft_threshold(g, hyper.reg_alpha) / jnp.where(usable, denominator, 1.0), 0.0)
+    return limit_step(value, hyper)
+
+
+def limit_step(value: Float[Array, "..."], hyper: Hyper) -> Float[Array, "..."]:
+    """Bound a leaf value by max_delta_step, unless that is 0."""
+    bound = jnp.where(hyper.max_delta_step > 0, hyper.max_delta_step, jnp.inf)
+    return jnp.clip(value, -bound, bound)
+
+
+def node_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rules) -> Float[Array, "l f"]:
+    """Equation (7): half the score of both children less the parent's, minus gamma; -inf if inadmissible."""
+    hyper, spec = rules.hyper, rules.spec
+    n_pairs = rules.scale.size // 2 * 2
+    scale = rules.scale[:, None, None]
+    sides = (left, total - left)  # exact integers: both children sum to the parent
+
+    def score(sums: Int[Array, "c l f"]) -> Float[Array, "l f"]:
+        g, h = sums[0:n_pairs:2] * scale[0:n_pairs:2], sums[1:n_pairs:2] * scale[1:n_pairs:2]
+        denominator = h + hyper.reg_lambda
+        squared = jnp.square(soft_threshold(g, hyper.reg_alpha))
+        return jnp.where(denominator > 0, squared / jnp.where(denominator > 0, denominator, 1.0), 0.0).sum(0)
+
+    def admissible(sums: Int[Array, "c l f"]) -> Bool[Array, "l f"]:
+        h = (sums[1:n_pairs:2] * scale[1:n_pairs:2]).max(axis=0)
+        enough = (h > 0) & (h >= hyper.min_child_weight)
+        return enough & (sums[-1] >= spec.min_child_samples) if spec.counts_rows else enough
+
+    children, parent = score(sides[0]) + score(sides[1]), score(total)
+    gain = 0.5 * (children - parent)
+    noise = 4 * jnp.finfo(gain.dtype).eps * children  # what rounding alone can gain
+    gain = jnp.where(gain > noise, gain - hyper.gamma, -jnp.inf)
+    return jnp.where(admissible(sides[0]) & admissible(sides[1]), gain, -jnp.inf)
+
+
+def candidate_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rules) -> Float[Array, "l f"]:
+    """The gain of a candidate: of each node, or summed over the nodes that it helps (symmetric growth)."""
+    gain = node_gain(left, total, rules)
+    return jnp.maximum(gain, 0.0).sum(axis=0, keepdims=True) if rules.spec.symmetric else gain

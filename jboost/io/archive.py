@@ -1,0 +1,176 @@
+"""The file of a model: a zip of one JSON record and of NumPy arrays (.npy), all uncompressed.
+
+Nothing in it can hold code, and `numpy.load` opens it too. The record begins with the name and the version of
+the format. Reading takes memory in proportion to the file, whatever its headers claim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib.metadata
+import io
+import json
+import math
+import os
+import reprlib
+import secrets
+import shutil
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+
+FORMAT = "jboost model"
+VERSION = 1  # raised when an older jboost would misread the file
+_RECORD = "model.json"
+_NUMBERS = "biuf"  # kinds of dtype that an array may have: no objects, which NumPy would unpickle
+
+Record = dict[str, Any]
+Arrays = dict[str, np.ndarray]
+
+
+def write_archive(path: str, record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a file as a whole, or else leave what was there; OSError says why it cannot be written."""
+    head = {"format": FORMAT, "version": VERSION, "jboost": _library_version()}
+    members = {_RECORD: _to_json({**head, **record})}
+    members |= {f"{name}.npy": _to_npy(array) for name, array in arrays.items()}
+    with _replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content)  # without the time: equal models, equal files
+
+
+def read_archive(content: bytes) -> tuple[Record, Arrays]:
+    """Return the record, without its head, and the arrays; ValueError says what is wrong with the bytes."""
+    if not content.startswith(b"PK\3\4"):
+        raise ValueError("the file is not a jboost model: no zip archive" if content else "the file is empty")
+    with _damage("the file is truncated or damaged"):
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    names = Counter(archive.namelist())
+    if _RECORD not in names:
+        raise ValueError(f"the file is a zip, but not a jboost model: it has no {_RECORD}")
+    record = _without_head(_from_json(_read(archive, _RECORD)))
+    arrays = [name for name, count in names.items() if count == 1 and name.endswith(".npy")]
+    others = sorted(set(names) - {_RECORD, *arrays})
+    if others or names[_RECORD] > 1:
+        got = reprlib.repr(others or [_RECORD])
+        raise ValueError(f"expected {_RECORD} and arrays (.npy), each once, got also {got}")
+    return record, {name.removesuffix(".npy"): _from_npy(name, _read(archive, name)) for name in arrays}
+
+
+# ---------------------------------------------------------------- the file
+
+
+@contextlib.contextmanager
+def _replacing(path: str) -> Iterator[BinaryIO]:
+    """Open a new file beside the one at `path`, which it replaces once it is complete and on the disk.
+
+    A symbolic link stays one: the file that it leads to is replaced.
+    """
+    target = os.path.realpath(path)
+    temporary = os.path.join(os.path.dirname(target), f".jboost-{secrets.token_hex(8)}.tmp")
+    try:
+        _check_replaceable(target)
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if os.path.exists(target):
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    except BaseException as error:  # an interrupt too leaves nothing behind
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError):  # the temporary file would mean nothing to the reader of the message
+            raise OSError(error.errno, f"cannot save here: {error.strerror}", path) from error
+        raise
+
+
+def _check_replaceable(target: str) -> None:
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, "expected the name of a file, got a folder")
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise OSError(errno.EINVAL, "expected the name of a file, got a device or a pipe")
+    if os.path.exists(target) and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, "the file is write-protected")
+
+
+# ---------------------------------------------------------------- its members
+
+
+@contextlib.contextmanager
+def _damage(what: str) -> Iterator[None]:
+    """Report as ValueError whatever a damaged or hostile file makes zipfile, json or NumPy raise."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{what}: {error}") from error
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> bytes:
+    with _damage(f"the file is damaged at {name}"):
+        member = archive.getinfo(name)
+        if member.compress_type != zipfile.ZIP_STORED:  # a small file could claim to hold any amount
+            raise ValueError("expected an uncompressed entry")
+        return archive.read(member)  # which compares the checksum
+
+
+def _to_json(record: Mapping[str, Any]) -> bytes:
+    # Every string comes back, half of a surrogate pair too, and every float: its shortest digits are exact.
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _from_json(content: bytes) -> Any:
+    with _damage(f"the file is damaged at {_RECORD}"):
+        return json.loads(content.decode("utf-8", "surrogatepass"))
+
+
+def _without_head(record: Any) -> Record:
+    found = record.pop("format", None) if isinstance(record, dict) else None
+    if found != FORMAT:
+        raise ValueError(
+            f"the file is not a jboost model: expected format {FORMAT!r}, got {reprlib.repr(found)}"
+        )
+    version, writer = record.pop("version", None), record.pop("jboost", None)
+    if type(version) is not int or version < 1 or not isinstance(writer, str):
+        got = reprlib.repr((version, writer))
+        raise ValueError(f"expected the versions of the format and of jboost, got {got}")
+    if version > VERSION:
+        raise ValueError(
+            f"the file has version {version} of the format and was written by jboost {writer}, but this is "
+            f"jboost {_library_version()}, which reads up to version {VERSION}; upgrade jboost to load it"
+        )
+    return record
+
+
+def _to_npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    little_endian = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    np.lib.format.write_array(file, little_endian, version=(1, 0), allow_pickle=False)
+    return file.getvalue()
+
+
+def _from_npy(name: str, content: bytes) -> np.ndarray:
+    with _damage(f"{name} is not an array as jboost writes them"):
+        file = io.BytesIO(content)
+        version = np.lib.format.read_magic(file)
+        shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
+        body = np.frombuffer(content, np.uint8, offset=file.tell())
+        if version != (1, 0) or fortran_order or dtype.kind not in _NUMBERS:
+            raise ValueError(f"version {version}, Fortran order {fortran_order}, dtype {dtype}")
+        if math.prod(shape) * dtype.itemsize != body.size:
+            raise ValueError(f"shape {shape} of {dtype} needs another size than {body.size} bytes")
+        if dtype.kind == "b" and body.max(initial=0) > 1:
+            raise ValueError("booleans other than 0 and 1")
+        return body.view(dtype).reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def _library_version() -> str:
+    try:
+        return importlib.metadata.version("jboost")
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        return "unknown"

@@ -1,0 +1,105 @@
+"""A model as plain data, and back: a record of names, categories and choices, and a dictionary of arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import reprlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost._bins import BinEdges, Categories, Features, edges_from_exact
+from jboost._ensemble import Ensemble
+from jboost._tree import Tree
+from jboost.losses import INVERSE_LINKS
+
+
+@dataclass(frozen=True)
+class MissingLink:
+    """Stands in for an inverse link that a record cannot hold, because it is a function of the user's own."""
+
+    name: str
+
+    def __call__(self, score: jax.Array) -> NoReturn:
+        """Raise: the function is not known here."""
+        raise RuntimeError(
+            f"the inverse link of this model, {self.name}, is not one of jboost's, and no file holds code; "
+            "give it to jboost.load(path, inverse_link=...). Raw scores do not need it"
+        )
+
+
+# ---------------------------------------------------------------- from a model
+
+
+def to_record(model: Ensemble) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the static fields of a model in the types of JSON, and its arrays."""
+    features = model.edges.features
+    record = {
+        "names": None if features.names is None else list(features.names),
+        "categories": [
+            None if known is None else {"values": list(known.values), "codes": list(known.codes)}
+            for known in features.categories
+        ],
+        "n_codes": model.edges.n_codes,
+        "max_bins": model.edges.max_bins,
+        "inverse_link": _link_entry(model.inverse_link),
+        "scalar_output": model.scalar_output,
+        "symmetric": model.symmetric,
+        "multi_output": "separate" if model.trees.feature.ndim == 3 else "vector",
+    }
+    trees = {field.name: getattr(model.trees, field.name) for field in dataclasses.fields(Tree)}
+    arrays = {"base": model.base, "leaf_value": model.leaf_value, "edges": model.edges.exact, **trees}
+    return record, {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def _link_entry(link: Callable[..., Any]) -> dict[str, Any]:
+    for name, built_in in INVERSE_LINKS.items():
+        if link is built_in:
+            return {"name": name, "built_in": True}
+    if isinstance(link, MissingLink):
+        return {"name": link.name, "built_in": False}
+    kind = link if hasattr(link, "__qualname__") else type(link)
+    return {"name": f"{kind.__module__}.{kind.__qualname__}", "built_in": False}
+
+
+# ---------------------------------------------------------------- to a model
+
+
+def to_model(
+    record: dict[str, Any], arrays: dict[str, np.ndarray], inverse_link: Callable[..., Any] | None
+) -> Ensemble:
+    """Make a model of a checked record and arrays, with the recorded inverse link unless one is given."""
+    trees = Tree(*(jnp.asarray(arrays[field.name]) for field in dataclasses.fields(Tree)))
+    return Ensemble(
+        jnp.asarray(arrays["base"]),
+        trees,
+        jnp.asarray(arrays["leaf_value"]),
+        _edges(record, arrays),
+        _link(record["inverse_link"]) if inverse_link is None else inverse_link,
+        record["scalar_output"],
+        record["symmetric"],
+    )
+
+
+def _edges(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> BinEdges:
+    names = None if record["names"] is None else tuple(record["names"])
+    categories = tuple(
+        None if entry is None else Categories(tuple(entry["values"]), tuple(entry["codes"]))
+        for entry in record["categories"]
+    )
+    return edges_from_exact(
+        arrays["edges"], record["n_codes"], record["max_bins"], Features(names, categories)
+    )
+
+
+def _link(entry: dict[str, Any]) -> Callable[..., Any]:
+    if not entry["built_in"]:
+        return MissingLink(entry["name"])
+    if entry["name"] not in INVERSE_LINKS:
+        known, got = ", ".join(INVERSE_LINKS), reprlib.repr(entry["name"])
+        raise ValueError(f"inverse_link: expected one of {known}, got {got}; give inverse_link to load")
+    return INVERSE_LINKS[entry["name"]]

@@ -1,0 +1,254 @@
+"""Metrics of raw scores: weighted, compiled with the fit, and read from the score before the inverse link.
+
+A metric is any function ``metric(score, y, weight) -> scalar`` with score [n] or [n k], y with n rows and
+weight [n]; less is better unless a `Metric` record says otherwise. Rows of weight 0 do not count in those
+below, whatever their y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jboost._domains import (
+    Bound,
+    check_both_classes,
+    check_non_negative,
+    check_positive,
+    check_probability,
+    check_real,
+    real_argument,
+)
+from jboost._loss import as_loss
+from jboost._quantile import fixed_point
+
+__all__ = [
+    "Metric", "accuracy", "gamma_deviance", "logloss", "mae", "mean_loss", "multi_logloss", "pinball_loss",
+    "poisson_deviance", "r2", "rmse", "roc_auc", "tweedie_deviance",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A function of scores, target and weights, and which way is better.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(score, y, weight) -> scalar`` in JAX operations.
+    maximize : bool, default False
+        Whether more is better.
+    check_target : callable or None, default None
+        ``check_target(y)`` with the concrete target of the rows with weight; raises ValueError naming y when
+        the metric is undefined there.
+    name : str or None, default None
+        Shown in messages and histories.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from jboost.metrics import Metric
+    >>> bias = Metric(lambda score, y, weight: jnp.abs(jnp.average(score - y, weights=weight)), name="bias")
+    >>> float(bias(jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0]), jnp.ones(2)))
+    1.0
+    """
+
+    function: Callable[[Any, Any, Any], Any]
+    maximize: bool = False
+    check_target: Callable[[Any], None] | None = None
+    name: str | None = None
+
+    def __call__(self, score: Any, y: Any, weight: Any) -> jax.Array:
+        """Return the metric."""
+        return self.function(score, y, weight)
+
+
+def as_metric(metric: Any) -> Metric:
+    """Return `metric` as a `Metric`; a plain function is taken to be better when less."""
+    if isinstance(metric, Metric):
+        return metric
+    if not callable(metric) or isinstance(metric, type):
+        raise TypeError(f"metric must be a Metric or a function metric(score, y, weight); got {metric!r}")
+    return Metric(metric, name=getattr(metric, "__name__", None))
+
+
+def _mean(rows: Array, weight: Array) -> Array:
+    """Return the weighted mean over the rows, then the plain mean over the outputs."""
+    weight = jnp.asarray(weight)
+    column = weight.reshape(-1, *[1] * (rows.ndim - 1))
+    return jnp.mean(jnp.sum(jnp.where(column > 0, column * rows, 0), axis=0) / jnp.sum(weight))
+
+
+# --- Regression: score = prediction; with k outputs the mean over them --------------------------------------
+
+
+def _rmse(score, y, weight):
+    squares = jnp.square(score - y)
+    columns = squares.reshape(squares.shape[0], -1).T
+    return jnp.mean(jnp.sqrt(jnp.stack([_mean(column, weight) for column in columns])))
+
+
+rmse = Metric(_rmse, check_target=check_real, name="rmse")
+
+
+def _mae(score, y, weight):
+    return _mean(jnp.abs(score - y), weight)
+
+
+mae = Metric(_mae, check_target=check_real, name="mae")
+
+
+# R^2 = 1 - sum w (y - score)^2 / sum w (y - mean y)^2; for a constant y 1 where all is exact, else 0
+def _r2(score, y, weight):
+    def one(score, y):
+        y = jnp.asarray(y, score.dtype)
+        center = _mean(y, weight)
+        center = center + _mean(y - center, weight)  # again, for the rounding of the first mean
+        unexplained, spread = _mean(jnp.square(score - y), weight), _mean(jnp.square(y - center), weight)
+        constant = spread <= jnp.square(4 * jnp.finfo(score.dtype).eps * center)
+        return jnp.where(constant, unexplained == 0, 1 - unexplained / jnp.where(constant, 1, spread))
+
+    columns = zip(score.reshape(score.shape[0], -1).T, jnp.reshape(y, (score.shape[0], -1)).T, strict=True)
+    return jnp.mean(jnp.stack([one(*column) for column in columns]))
+
+
+r2 = Metric(_r2, maximize=True, check_target=check_real, name="r2")
+
+
+def _pinball_loss(score, y, weight, level):
+    residual = y - score
+    return _mean(jnp.maximum(level * residual, (level - 1) * residual), weight)
+
+
+def pinball_loss(level: float) -> Metric:
+    """Return the mean pinball loss of scores that predict the `level` quantile, strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from jboost import metrics
+    >>> round(float(metrics.pinball_loss(0.9)(jnp.zeros(2), jnp.array([1.0, -1.0]), jnp.ones(2))), 3)
+    0.5
+    """
+    level = real_argument(level, "level", 0, 1)
+    return Metric(Bound(_pinball_loss, level), check_target=check_real, name=f"pinball_loss({level:g})")
+
+
+# --- Classes: score = log odds [n], or [n k] with the softmax as link ---------------------------------------
+
+
+# - y log p - (1 - y) log(1 - p)
+def _logloss(score, y, weight):
+    return _mean(jax.nn.softplus(score) - y * score, weight)
+
+
+logloss = Metric(_logloss, check_target=check_probability, name="logloss")
+
+
+# - log p_y
+def _multi_logloss(score, y, weight):
+    of_y = jnp.where(jnp.arange(score.shape[1])[None, :] == y[:, None], score, 0)
+    return _mean(jax.nn.logsumexp(score, axis=1) - jnp.sum(of_y, axis=1), weight)
+
+
+multi_logloss = Metric(_multi_logloss, check_target=check_real, name="multi_logloss")
+
+
+# Share of rows whose most probable class is y: score > 0 for two classes, the first of the greatest for more
+def _accuracy(score, y, weight):
+    predicted = score > 0 if score.ndim == 1 else jnp.argmax(score, axis=1)
+    return _mean((predicted == y).astype(score.dtype), weight)
+
+
+accuracy = Metric(_accuracy, maximize=True, check_target=check_real, name="accuracy")
+
+
+# P(score of a positive row > score of a negative row), a tie counting one half
+def _roc_auc(score, y, weight):
+    """Sum each positive's share of the negatives below it and half of those beside it; the sums are exact."""
+    order = jnp.argsort(score)
+    score, positive = score[order], (y == 1)[order]
+    weight = jnp.asarray(weight, score.dtype)[order]
+    weight_positive, weight_negative = jnp.where(positive, weight, 0), jnp.where(positive, 0, weight)
+    mass = fixed_point(weight_negative)
+    upto = jnp.cumsum(mass)
+    first = jnp.concatenate([jnp.ones(1, bool), score[1:] != score[:-1]])  # of rows with the same score
+    last = jnp.concatenate([first[1:], jnp.ones(1, bool)])
+    below = jax.lax.cummax(jnp.where(first, upto - mass, 0))
+    through = jax.lax.cummin(jnp.where(last, upto, upto[-1]), reverse=True)
+    share = (below.astype(score.dtype) + through.astype(score.dtype)) / (2 * upto[-1].astype(score.dtype))
+    return jnp.sum(weight_positive * share) / jnp.sum(weight_positive)
+
+
+roc_auc = Metric(_roc_auc, maximize=True, check_target=check_both_classes, name="roc_auc")
+
+
+# --- Counts and amounts: score = log mean; twice the log-likelihood lost against a mean equal to y ----------
+
+
+# 2 (y log(y / mean) - y + mean)
+def _poisson_deviance(score, y, weight):
+    y = jnp.asarray(y, score.dtype)
+    return 2 * _mean(jax.scipy.special.xlogy(y, y) - y * score - y + jnp.exp(score), weight)
+
+
+poisson_deviance = Metric(_poisson_deviance, check_target=check_non_negative, name="poisson_deviance")
+
+
+# 2 (log(mean / y) + y / mean - 1) = 2 (exp(u) - u - 1) with u = log y - score
+def _gamma_deviance(score, y, weight):
+    u = jnp.log(jnp.where(y > 0, y, 1)) - score
+    return 2 * _mean(jnp.expm1(u) - u, weight)
+
+
+gamma_deviance = Metric(_gamma_deviance, check_target=check_positive, name="gamma_deviance")
+
+
+# 2 (y^(2 - p) / ((1 - p) (2 - p)) - y mean^(1 - p) / (1 - p) + mean^(2 - p) / (2 - p))
+def _tweedie_deviance(score, y, weight, power):
+    y = jnp.asarray(y, score.dtype)
+    zero = y == 0  # as 0 * inf the term could be NaN
+    of_both = jnp.where(zero, 0, y * jnp.exp((1 - power) * jnp.where(zero, 0, score)) / (1 - power))
+    of_y = y ** (2 - power) / ((1 - power) * (2 - power))
+    return 2 * _mean(of_y - of_both + jnp.exp((2 - power) * score) / (2 - power), weight)
+
+
+def tweedie_deviance(power: float) -> Metric:
+    """Return the mean Tweedie deviance for scores that are log means; `power` between 1 and 2 exclusive.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from jboost import metrics
+    >>> float(metrics.tweedie_deviance(1.5)(jnp.zeros(1), jnp.ones(1), jnp.ones(1)))
+    0.0
+    """
+    power = real_argument(power, "power", 1, 2, " (use poisson_deviance for 1, gamma_deviance for 2)")
+    name = f"tweedie_deviance({power:g})"
+    return Metric(Bound(_tweedie_deviance, power), check_target=check_non_negative, name=name)
+
+
+# --- Any loss -----------------------------------------------------------------------------------------------
+
+
+def _mean_loss(score, y, weight, loss):
+    return _mean(jax.vmap(loss.function)(score, y), weight)
+
+
+def mean_loss(loss: Any) -> Metric:
+    """Return the weighted mean of a loss, a `Loss` or a function of one row, as a metric.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from jboost import losses, metrics
+    >>> float(metrics.mean_loss(losses.squared_error)(jnp.zeros(2), jnp.array([1.0, 3.0]), jnp.ones(2)))
+    2.5
+    """
+    loss = as_loss(loss)
+    return Metric(Bound(_mean_loss, loss), check_target=loss.check_target, name=loss.name)

@@ -1,0 +1,84 @@
+"""Losses and metrics by name, and what a loss of the user's own means to a regressor or a classifier."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from jboost import losses, metrics
+from jboost._loss import Loss, as_loss
+from jboost._typing import identity
+from jboost.metrics import Metric, as_metric, mean_loss
+
+REGRESSION_LOSSES: dict[str, Callable[[], Loss]] = {
+    "squared_error": lambda: losses.squared_error,
+    "absolute_error": lambda: losses.absolute_error,
+    "huber": lambda: losses.huber(1.0),
+    "pseudo_huber": lambda: losses.pseudo_huber(1.0),
+    "poisson": lambda: losses.poisson,
+    "gamma": lambda: losses.gamma,
+    "tweedie": lambda: losses.tweedie(1.5),
+}
+_METRICS = {name: metric for name, metric in vars(metrics).items() if isinstance(metric, Metric)}
+
+
+def regression_loss(loss: Any, quantile: float | None) -> Loss:
+    """Return the loss of that name, or the user's own."""
+    if not isinstance(loss, str):
+        return as_loss(loss)
+    if loss == "quantile":
+        if quantile is None:
+            raise ValueError("quantile must be a number between 0 and 1 for loss='quantile', got None")
+        return losses.quantile(quantile)
+    if loss not in REGRESSION_LOSSES:
+        raise _unknown("loss", loss, [*REGRESSION_LOSSES, "quantile"])
+    return REGRESSION_LOSSES[loss]()
+
+
+def classification_loss(loss: Any, n_classes: int) -> Loss:
+    """Return the loss of that name for this many classes, or the user's own with what it leaves open.
+
+    For one or two classes the score is a scalar, for more it has an entry for each; unless a `Loss` says
+    otherwise, scores are log odds, turned into probabilities by the sigmoid or the softmax.
+    """
+    n_outputs = n_classes if n_classes > 2 else None
+    if loss == "log_loss":
+        return losses.logistic if n_outputs is None else losses.softmax(n_outputs)
+    if loss == "exponential":
+        if n_outputs is not None:
+            raise ValueError(f"loss='exponential' needs two classes, but y has {n_classes}")
+        return losses.exponential
+    if isinstance(loss, str):
+        raise _unknown("loss", loss, ["log_loss", "exponential"])
+    given = as_loss(loss)
+    if (given.name or "").partition("(")[0] in [*REGRESSION_LOSSES, "quantile"]:
+        raise ValueError(f"loss must be one of class numbers in a classifier, got {given.name}")
+    if given.n_outputs is None:
+        given = dataclasses.replace(given, n_outputs=n_outputs)
+    elif given.n_outputs != (n_outputs or given.n_outputs) or given.n_outputs > max(n_classes, 2):
+        raise ValueError(f"loss has n_outputs={given.n_outputs}, but y has {n_classes} classes")
+    if given.inverse_link is identity:
+        scalar = given.n_outputs in (None, 1)
+        link = losses.sigmoid if scalar else losses.softmax_of_scores
+        given = dataclasses.replace(given, inverse_link=link)
+    return given
+
+
+def metric_of(eval_metric: Any, loss: Loss) -> Metric:
+    """Return the metric of that name, the user's own, or the mean loss."""
+    if eval_metric is None:
+        return mean_loss(loss)
+    if not isinstance(eval_metric, str):
+        return as_metric(eval_metric)
+    if eval_metric == "logloss" and loss.n_outputs not in (None, 1):
+        eval_metric = "multi_logloss"
+    if eval_metric not in _METRICS:
+        raise _unknown("eval_metric", eval_metric, sorted(_METRICS))
+    return _METRICS[eval_metric]
+
+
+def _unknown(argument: str, name: str, names: list[str]) -> ValueError:
+    return ValueError(
+        f"{argument} must be a function, a Loss or Metric, or one of {', '.join(map(repr, names))}; got {name!r}"
+    )

@@ -1,0 +1,93 @@
+"""Rows as scikit-learn's users give them: checked, weighted, held out, binned, and their scores scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import _check_sample_weight, check_random_state
+
+from jboost._bins import Binned
+from jboost._ensemble import Ensemble, staged_predict
+from jboost._padding import bucket, pad_axis
+from jboost._target import as_target, as_weight
+from jboost._typing import MISSING_BIN, identity
+from jboost.metrics import Metric
+
+
+class Rows(NamedTuple):
+    """Binned rows, their encoded targets and their positive weights."""
+
+    data: Binned
+    y: np.ndarray
+    weight: Float[np.ndarray, " n"]
+
+
+def check_weights(sample_weight: Any, y: np.ndarray) -> Float[np.ndarray, " n"]:
+    """Return the weights, ones by default; raise unless they are non-negative and not all zero."""
+    if sample_weight is None:
+        return np.ones(len(y))
+    weight = _check_sample_weight(sample_weight, y, dtype=np.float64)
+    if (weight < 0).any():
+        raise ValueError(f"sample_weight must be non-negative, got {weight.min()}")
+    if not weight.any():  # in scikit-learn's words, for its versions that let it pass
+        raise ValueError("sample_weight must contain at least one non-zero number")
+    return weight
+
+
+def draw_seed(random_state: Any) -> int:
+    """Return an integer as it is, and a random one from a generator or from NumPy's global state."""
+    generator = check_random_state(random_state)
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(generator.randint(np.iinfo(np.int32).max))
+
+
+def hold_out(
+    n_rows: int, fraction: Any, classes: np.ndarray | None, seed: int
+) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " held"]]:
+    """Split row numbers at random; with classes, each is split in the same proportion."""
+    whole = isinstance(fraction, Integral) and fraction >= 1
+    if isinstance(fraction, bool) or not (whole or (isinstance(fraction, Real) and 0 < fraction < 1)):
+        raise ValueError(
+            f"validation_fraction must be between 0 and 1, or a number of rows of at least 1, got {fraction!r}"
+        )
+    train, held = train_test_split(np.arange(n_rows), test_size=fraction, stratify=classes, random_state=seed)
+    return np.sort(train), np.sort(held)
+
+
+def take_rows(data: Binned, rows: Int[np.ndarray, " m"]) -> Binned:
+    """Keep some rows, given by increasing number."""
+    if len(rows) == data.bins.shape[1]:
+        return data
+    bins = np.asarray(data.bins)[:, rows]
+    return Binned(jax.numpy.asarray(bins), data.edges, bool((bins == MISSING_BIN).any()))
+
+
+def apply_link(link: Callable[[Array], Array], score: Float[np.ndarray, "n *k"]) -> Float[np.ndarray, "n *k"]:
+    """Turn scores into predictions in float64: probabilities sum to 1, and none near 1 is rounded to it.
+
+    The 64-bit mode holds for this call and thread only; rows are padded, so that other counts do not recompile.
+    """
+    if link is identity:
+        return score
+    with jax.enable_x64(True):
+        linked = _apply(link, pad_axis(score, bucket(len(score))))
+        return np.asarray(linked, dtype=np.float64)[: len(score)]
+
+
+@partial(jax.jit, static_argnums=0)
+def _apply(function: Callable[..., Array], *arguments: Any) -> Array:
+    return function(*arguments)
+
+
+def metric_curve(model: Ensemble, metric: Metric, rows: Rows) -> list[float]:
+    """Score the rows after each round."""
+    y, weight = as_target(rows.y, "y", metric.check_target), as_weight(rows.weight, len(rows.weight), "weight")
+    return [float(_apply(metric.function, score, y, weight)) for score in staged_predict(model, rows.data)]

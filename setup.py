@@ -1,0 +1,59 @@
+"""Builds the optional C++ library. Everything else is declared in pyproject.toml.
+
+It needs a C++17 compiler and the headers of the JAX in use; without either, jboost is installed without it.
+"""
+
+from glob import glob
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOMS = ["jboost/_histogram", "jboost/_split"]  # each has a native.cpp and headers
+
+
+class BuildPlainLibrary(build_ext):
+    """Build a shared library for ctypes: it knows nothing of Python, so one file serves every version."""
+
+    def get_ext_filename(self, ext_name):
+        """Leave out the tag of the Python version."""
+        return super().get_ext_filename(ext_name).split(".")[0] + (
+            ".pyd" if self.compiler_is_msvc() else ".so"
+        )
+
+    def get_export_symbols(self, ext):
+        """Return no PyInit function: there is none."""
+        return ext.export_symbols
+
+    def compiler_is_msvc(self):
+        """Say whether options are written in the way of Microsoft's compiler."""
+        return getattr(self.compiler, "compiler_type", "unix") == "msvc"
+
+    def build_extension(self, ext):
+        """Add the options of the compiler that was found."""
+        ext.extra_compile_args = (
+            ["/std:c++17", "/O2", "/EHsc"]
+            if self.compiler_is_msvc()
+            else ["-std=c++17", "-O3", "-g0", "-fvisibility=hidden"]
+        )
+        super().build_extension(ext)
+
+
+def extensions():
+    """Return the C++ extension, or nothing without JAX."""
+    try:
+        from jax.ffi import include_dir
+    except ImportError:
+        return []
+    return [
+        Extension(
+            "jboost._library",
+            sources=[f"{room}/native.cpp" for room in ROOMS],
+            depends=[header for room in ROOMS for header in glob(f"{room}/*.h")],
+            include_dirs=[include_dir()],
+            language="c++",
+            optional=True,
+        )
+    ]
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildPlainLibrary})

@@ -1,0 +1,243 @@
+"""The best constant against closed forms, scipy and NumPy; far starts; no minimum; its derivatives."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize, minimize_scalar
+
+from jboost import losses
+from jboost._base_score import best_constant
+from jboost.losses import Loss
+
+N = 200
+solve = jax.jit(best_constant, static_argnums=(0, 3))
+RNG = np.random.default_rng(1)
+WEIGHT = RNG.integers(0, 4, N).astype(float)
+REAL = RNG.normal(2.0, 3.0, N)
+BINARY = (RNG.uniform(size=N) < 0.2).astype(float)
+COUNT = RNG.poisson(0.7, N).astype(float)
+AMOUNT = RNG.gamma(0.5, 4.0, N)
+LABEL = RNG.integers(0, 4, N)
+TWO = np.stack([REAL, AMOUNT], axis=1)
+
+
+def mean(y):
+    return np.average(y, weights=WEIGHT, axis=0)
+
+
+def quantile(y, level):
+    return np.quantile(np.repeat(y, WEIGHT.astype(int)), level, method="averaged_inverted_cdf")
+
+
+def gaussian(score, y):
+    return 0.5 * ((y - score[0]) * jnp.exp(-score[1])) ** 2 + score[1]
+
+
+GAUSSIAN = Loss(gaussian, n_outputs=2)
+DEVIATION = np.sqrt(mean((REAL - mean(REAL)) ** 2))
+
+CLOSED_FORMS = {
+    "squared_error": (losses.squared_error, REAL, mean(REAL)),
+    "squared_error_of_two": (losses.squared_error, TWO, mean(TWO)),
+    "absolute_error": (losses.absolute_error, REAL, quantile(REAL, 0.5)),
+    "quantile": (losses.quantile(0.9), REAL, quantile(REAL, 0.9)),
+    "quantile_of_two": (losses.quantile(0.25), TWO, [quantile(column, 0.25) for column in TWO.T]),
+    "logistic": (losses.logistic, BINARY, np.log(mean(BINARY) / (1 - mean(BINARY)))),
+    "exponential": (losses.exponential, BINARY, np.log(mean(BINARY) / (1 - mean(BINARY))) / 2),
+    "poisson": (losses.poisson, COUNT, np.log(mean(COUNT))),
+    "gamma": (losses.gamma, AMOUNT, np.log(mean(AMOUNT))),
+    "tweedie": (losses.tweedie(1.4), COUNT, np.log(mean(COUNT))),
+    "gaussian": (GAUSSIAN, REAL, [mean(REAL), np.log(DEVIATION)]),
+}
+
+
+@pytest.mark.parametrize(("loss", "y", "expected"), CLOSED_FORMS.values(), ids=CLOSED_FORMS)
+def test_closed_forms_with_weights(loss, y, expected):
+    found = solve(loss, jnp.asarray(y), jnp.asarray(WEIGHT))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_precision_follows_jax(precision):
+    found = solve(losses.gamma, jnp.asarray(AMOUNT), jnp.asarray(WEIGHT))
+    assert found.dtype == precision
+    np.testing.assert_allclose(found, np.log(mean(AMOUNT)), rtol=1e-12 if precision is np.float64 else 1e-5)
+
+
+def test_softmax_gives_the_class_shares(precision):
+    found = solve(losses.softmax(4), jnp.asarray(LABEL), jnp.asarray(WEIGHT))
+    shares = np.bincount(LABEL, WEIGHT) / WEIGHT.sum()
+    np.testing.assert_allclose(jax.nn.softmax(found), shares, rtol=5e-6)
+    assert np.abs(found).max() < 3  # the flat direction has not been followed
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.huber(0.5), losses.pseudo_huber(0.5), losses.huber(100.0)], ids=lambda loss: loss.name
+)
+def test_robust_losses_match_scipy(loss, x64):
+    rows = jax.jit(lambda c: jnp.sum(jnp.asarray(WEIGHT) * jax.vmap(lambda y: loss(c, y))(jnp.asarray(REAL))))
+    expected = minimize_scalar(rows, bracket=(-10, 10), tol=1e-12).x
+    np.testing.assert_allclose(solve(loss, REAL, WEIGHT), expected, atol=1e-6)
+
+
+def test_two_coupled_outputs_and_a_pytree_match_scipy(x64):
+    def function(score, y):
+        location, log_scale = score
+        return jnp.log(jnp.cosh((y["value"] - location - y["offset"]) * jnp.exp(-log_scale))) + log_scale
+
+    loss = Loss(function, n_outputs=2)
+    y = {"value": jnp.asarray(REAL), "offset": jnp.asarray(AMOUNT)}
+    total = jax.jit(lambda c: jnp.sum(WEIGHT * jax.vmap(lambda row: function(c, row))(y)))
+    expected = minimize(total, np.zeros(2), jac=jax.grad(total), tol=1e-12).x
+    np.testing.assert_allclose(solve(loss, y, WEIGHT), expected, rtol=1e-5)
+
+
+# --- Hard places --------------------------------------------------------------------------------------------
+
+
+def from_zero(loss):
+    """Hide y in a tuple, so that the search has to start from 0."""
+    return Loss(lambda score, y: loss(score, y[0]))
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e3])
+@pytest.mark.parametrize("hidden", [False, True], ids=["mean", "zero"])
+def test_huber_far_from_the_start(delta, hidden):
+    y = np.concatenate([REAL * 1e3 + 1e6, [1e9]])
+    loss = losses.huber(delta)
+    args = (from_zero(loss), (jnp.asarray(y),)) if hidden else (loss, jnp.asarray(y))
+    found = float(solve(*args, jnp.ones(len(y))))
+    slope = np.clip(found - y, -delta, delta).mean() / delta  # in units of its largest value
+    assert abs(slope) <= 1.01 / len(y)
+
+
+def test_a_staircase_of_gradients(precision):
+    y = jnp.arange(5.0) * 1e6
+    np.testing.assert_allclose(solve(from_zero(losses.huber(1.0)), (y,), jnp.ones(5)), 2e6, atol=1.0)
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.poisson, losses.gamma, losses.tweedie(1.5)], ids=lambda loss: loss.name
+)
+def test_log_links_at_any_scale(loss):
+    for scale in (1e-8, 1e-3, 1e3, 1e8):
+        y = (AMOUNT + 0.1) * scale
+        found = solve(loss, jnp.asarray(y), jnp.asarray(WEIGHT))
+        np.testing.assert_allclose(np.exp(float(found)), mean(y), rtol=2e-5)
+
+
+def test_squared_error_beside_a_large_offset():
+    y = (REAL + 1e6).astype(np.float32)
+    np.testing.assert_allclose(solve(losses.squared_error, y, WEIGHT), mean(y.astype(float)), rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("loss", "y", "prediction"),
+    [
+        (losses.poisson, np.zeros(20), 0),
+        (losses.tweedie(1.5), np.zeros(20), 0),
+        (losses.logistic, np.ones(20), 1),
+        (losses.logistic, np.zeros(20), 0),
+        (losses.exponential, np.ones(20), 1),
+        (losses.softmax(3), np.zeros(20, int), [1, 0, 0]),
+        (losses.softmax(3), np.arange(20) % 2, [0.5, 0.5, 0]),
+    ],
+)
+def test_a_minimum_at_infinity_gives_a_finite_score(loss, y, prediction):
+    found = solve(loss, jnp.asarray(y), jnp.ones(20))
+    assert np.isfinite(found).all()
+    assert np.abs(found).max() < 150
+    np.testing.assert_allclose(loss.inverse_link(found), prediction, atol=1e-6)
+
+
+def test_a_minimum_at_infinity_in_float64(x64):
+    found = solve(losses.softmax(3), jnp.arange(20) % 2, jnp.ones(20))
+    np.testing.assert_allclose(jax.nn.softmax(found), [0.5, 0.5, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize(("loss", "y", "_"), CLOSED_FORMS.values(), ids=CLOSED_FORMS)
+def test_a_constant_target(loss, y, _):
+    y = np.ones_like(y) * y[5]
+    found = loss.inverse_link(solve(loss, jnp.asarray(y), jnp.asarray(WEIGHT)))
+    if loss is GAUSSIAN:  # its likelihood has no maximum there
+        assert np.isfinite(found).all()
+    else:
+        np.testing.assert_allclose(found, y[0], rtol=1e-5, atol=1e-6)
+
+
+def test_rows_without_weight_do_not_count():
+    for bad in (0.0, np.nan):
+        y, weight = np.array([bad, 1.0, 3.0, 5.0]), np.array([0.0, 1.0, 1.0, 2.0])
+        logarithmic = Loss(lambda s, y: (s - jnp.log(y)) ** 2)
+        for loss in (losses.squared_error, losses.absolute_error, logarithmic):
+            found = solve(loss, jnp.asarray(y), jnp.asarray(weight))
+            np.testing.assert_array_equal(found, solve(loss, y[[1, 1, 2, 3]], weight))
+            assert np.isfinite(found)
+            np.testing.assert_allclose(found, solve(loss, y[1:], weight[1:]), rtol=1e-6)
+
+
+# --- Transformations ----------------------------------------------------------------------------------------
+
+DIFFERENTIABLE = {
+    **{name: CLOSED_FORMS[name][:2] for name in ("logistic", "gaussian")},
+    "pseudo_huber": (losses.pseudo_huber(2.0), REAL),
+    "softmax": (losses.softmax(4), LABEL),
+}
+
+
+@pytest.mark.parametrize(("loss", "y"), DIFFERENTIABLE.values(), ids=DIFFERENTIABLE)
+def test_derivative_by_weights_matches_finite_differences(loss, y, x64):
+    def prediction(weight):
+        return jnp.sum(jnp.sin(loss.inverse_link(best_constant(loss, jnp.asarray(y), weight))))
+
+    weight, step = jnp.asarray(WEIGHT), 1e-5
+    value, derivative = jax.jit(prediction), jax.jit(jax.grad(prediction))
+    grad = derivative(weight)
+    assert WEIGHT[[0, 4, 9]].min() == 0  # a weight of 0 has a derivative too
+    for i in (0, 4, 9, 50):
+        shift = step * (jnp.arange(N) == i)
+        below = jnp.maximum(weight - shift, 0)
+        slope = (value(weight + shift) - value(below)) / (weight + shift - below)[i]
+        np.testing.assert_allclose(grad[i], slope, rtol=1e-4, atol=1e-8)
+
+
+def test_derivative_by_the_target_and_by_what_the_loss_closes_over(x64):
+    @jax.jit
+    def constant(y, power):
+        loss = Loss(lambda score, y: jnp.abs(score - y) ** power)
+        return best_constant(loss, y, jnp.asarray(WEIGHT))
+
+    y, power, step = jnp.asarray(REAL), jnp.asarray(3.0), 1e-5
+    by_y, by_power = jax.grad(constant, argnums=(0, 1))(y, power)
+    slope = (constant(y, power + step) - constant(y, power - step)) / (2 * step)
+    np.testing.assert_allclose(by_power, slope, rtol=1e-5)
+    shift = step * (jnp.arange(N) == 7)
+    slope = (constant(y + shift, power) - constant(y - shift, power)) / (2 * step)
+    np.testing.assert_allclose(by_y[7], slope, rtol=1e-5)
+    forward = jax.jvp(constant, (y, power), (jnp.zeros(N), jnp.ones(())))[1]
+    np.testing.assert_allclose(forward, by_power, rtol=1e-9)
+
+
+def test_vmap_over_weights_equals_a_loop():
+    weights, loss, y = RNG.uniform(size=(3, N)), losses.softmax(4), jnp.asarray(LABEL)
+    together = jax.jit(jax.vmap(lambda weight: best_constant(loss, y, weight)))(weights)
+    np.testing.assert_allclose(together, [solve(loss, y, weight) for weight in weights], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", [losses.logistic, losses.absolute_error], ids=lambda loss: loss.name)
+def test_rows_spread_over_devices(loss):
+    def part(y, weight):
+        return best_constant(loss, y, weight, lambda x: jax.lax.psum(x, "device"))
+
+    y, weight = jnp.asarray(BINARY).reshape(4, -1), jnp.asarray(WEIGHT).reshape(4, -1)
+    whole = solve(loss, jnp.asarray(BINARY), jnp.asarray(WEIGHT))
+    np.testing.assert_allclose(jax.vmap(part, axis_name="device")(y, weight), np.full(4, whole), rtol=1e-6)
+
+
+def test_a_quantile_leaf_rule_needs_one_value_for_each_score():
+    with pytest.raises(ValueError, match="y must be one array with a value per score"):
+        best_constant(
+            Loss(lambda s, y: jnp.abs(s - y[0]), leaf=losses.Quantile()), (jnp.zeros(3),), jnp.ones(3)
+        )

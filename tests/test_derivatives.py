@@ -1,0 +1,130 @@
+"""Derivatives of all rows: shapes, memory, floor, full Hessians, pytree targets, the check on the host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jboost import losses
+from jboost._derivatives import check_derivatives, full_hessian, raw_value_grad_hess, value_grad_hess
+from jboost.losses import Loss
+
+N, K = 50, 4
+
+
+def gaussian(score, y):
+    """Negative log-likelihood of a normal with mean score[0] and log standard deviation score[1]."""
+    return 0.5 * ((y - score[0]) * jnp.exp(-score[1])) ** 2 + score[1]
+
+
+def test_pytree_target_with_exposure_matches_the_closed_form(rng):
+    loss = Loss(lambda s, y: jnp.exp(s) * y["exposure"] - y["count"] * s)
+    s, count, exposure = rng.normal(size=N), rng.poisson(2.0, N), rng.uniform(size=N)
+    value, g, h = value_grad_hess(loss, jnp.asarray(s), {"count": count, "exposure": exposure})
+    np.testing.assert_allclose(value, exposure * np.exp(s) - count * s, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(g, exposure * np.exp(s) - count, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(h, exposure * np.exp(s), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.softmax(K), Loss(gaussian, n_outputs=2)], ids=["softmax", "gaussian"]
+)
+def test_diagonal_and_full_hessian_match_jax_hessian(loss, rng, x64):
+    k = loss.n_outputs
+    score = jnp.asarray(rng.normal(size=(N, k)))
+    y = jnp.asarray(rng.integers(0, k, N))
+    expected = jax.vmap(jax.hessian(loss.function))(score, y)
+    _, _, h = raw_value_grad_hess(loss, score, y)
+    np.testing.assert_allclose(h, np.diagonal(expected, axis1=1, axis2=2), rtol=1e-10, atol=1e-12)
+    full = full_hessian(loss, score, y)
+    np.testing.assert_allclose(full - loss.hessian_floor * np.eye(k)[None], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_full_hessian_of_softmax_can_be_solved(rng):
+    score = jnp.asarray(rng.normal(size=(N, K)), jnp.float32)
+    hessian = full_hessian(losses.softmax(K), score, jnp.zeros(N, int))
+    assert np.linalg.eigvalsh(np.asarray(hessian, np.float64)).min() > 0
+
+
+def test_diagonal_hessian_needs_no_k_by_k_memory():
+    score, y = jnp.zeros((N, K)), jnp.zeros(N, int)
+    program = str(jax.make_jaxpr(lambda s, y: value_grad_hess(losses.softmax(K), s, y))(score, y))
+    assert f"[{N},{K}]" in program
+    assert f"{N},{K},{K}" not in program
+    assert f"{K},{N},{K}" not in program
+
+
+def test_floor_and_first_order():
+    wavy = Loss(lambda s, y: jnp.cos(s) * y, hessian_floor=0.25)
+    score, y = jnp.array([0.0, np.pi, 1.5]), jnp.ones(3)
+    _, g, h = value_grad_hess(wavy, score, y)
+    np.testing.assert_allclose(h, [0.25, 1.0, 0.25], rtol=1e-6)
+    np.testing.assert_allclose(raw_value_grad_hess(wavy, score, y)[2], -np.cos(score), rtol=1e-6, atol=1e-6)
+    first = value_grad_hess(replace(wavy, hessian="first_order"), score, y)
+    np.testing.assert_allclose(first[1], g)
+    np.testing.assert_array_equal(first[2], 1.0)
+
+
+def test_results_take_the_dtype_of_the_score(precision):
+    for dtype in {np.float32, precision}:
+        results = value_grad_hess(losses.logistic, jnp.zeros(3, dtype), jnp.ones(3, precision))
+        assert [r.dtype for r in results] == [dtype] * 3
+
+
+def test_derivatives_are_differentiable(x64):
+    score, y, step = jnp.array([0.3, -0.8]), jnp.array([1.0, 0.0]), 1e-5
+
+    def total(score):
+        value, g, h = value_grad_hess(losses.logistic, score, y)
+        return jnp.sum(value + 2 * g + 3 * h)
+
+    for j in range(2):
+        shift = step * jnp.arange(2).__eq__(j)
+        slope = (total(score + shift) - total(score - shift)) / (2 * step)
+        np.testing.assert_allclose(jax.grad(total)(score)[j], slope, rtol=1e-7)
+
+
+# --- check_derivatives --------------------------------------------------------------------------------------
+
+
+def check(loss, score, y, weight=None):
+    results = raw_value_grad_hess(loss, jnp.asarray(score), y)
+    check_derivatives(loss, *results, np.ones(len(score)) if weight is None else weight)
+
+
+def test_zero_second_derivative_is_refused_with_advice():
+    with pytest.raises(ValueError, match=r"(?s)second derivative.*hessian=\"first_order\".*Quantile"):
+        check(Loss(lambda s, y: jnp.abs(s - y)), jnp.zeros(3), jnp.array([-1.0, 2.0, 3.0]))
+    with pytest.raises(ValueError, match="nowhere positive"):
+        check(Loss(lambda s, y: -((s - y) ** 2)), jnp.zeros(3), jnp.ones(3))
+    with pytest.raises(ValueError, match="nowhere positive"):  # one output of two
+        check(Loss(lambda s, y: s[0] ** 2 + s[1] * y, n_outputs=2), jnp.ones((3, 2)), jnp.ones(3))
+
+
+def test_a_second_derivative_that_is_zero_in_some_rows_passes():
+    check(replace(losses.huber(1.0), hessian="diagonal"), jnp.zeros(3), jnp.array([0.5, 2.0, 3.0]))
+
+
+def test_first_order_and_saturated_losses_pass():
+    check(losses.absolute_error, jnp.zeros(3), jnp.array([-1.0, 2.0, 3.0]))
+    check(losses.logistic, jnp.full(3, 40.0), jnp.ones(3))  # one class only: g and h have both vanished
+    check(losses.softmax(3), jnp.full((3, 3), 40.0).at[:, 1:].set(-40.0), jnp.zeros(3, int))
+
+
+@pytest.mark.parametrize(
+    ("function", "what"),
+    [
+        (lambda s, y: jnp.log(y) + (s - y) ** 2, "value"),
+        (lambda s, y: jnp.sqrt(jnp.abs(s - y)), "first derivative"),
+        (lambda s, y: jnp.abs(s - y) ** 1.5, "second derivative"),
+    ],
+)
+def test_results_that_are_not_finite_are_named_unless_their_row_has_no_weight(function, what):
+    score, y = jnp.zeros(3), jnp.array([1.0, 0.0, 2.0])
+    with pytest.raises(ValueError, match=f"the {what} of .* not finite at the base score .row 1"):
+        check(Loss(function), score, y)
+    check(Loss(lambda s, y: function(s, y) + s**2), score, y, weight=np.array([1.0, 0.0, 2.0]))
