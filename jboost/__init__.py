@@ -9,6 +9,7 @@ from jboost._training import History, fit
 from jboost._tree import Tree
 from jboost.io import load, save
 from jboost.metrics import Metric
+from jboost.sklearn import JBoostClassifier, JBoostRegressor
 
 __all__ = [
     "BinEdges",
@@ -16,6 +17,8 @@ __all__ = [
     "Ensemble",
     "History",
     "Hyper",
+    "JBoostClassifier",
+    "JBoostRegressor",
     "Loss",
     "Metric",
     "Newton",

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
+from jboost._histogram import with_siblings
 from jboost._split import Rules, Split, best_split, routing_table
 from jboost._typing import MISSING_BIN, Layout, Reduce, pytree
 
@@ -79,7 +80,7 @@ def grow_tree(
     splits: list[Split] = []
     for level in range(spec.max_depth):
         built = reduce(build_histogram(columns.bins, slot, statistics, max(2**level // 2, 1), layout.n_codes))
-        histogram = built if histogram is None else _with_siblings(histogram, built, built_right)
+        histogram = built if histogram is None else with_siblings(histogram, built, built_right)
         split, right_is_lighter = best_split(histogram, rules, layout, columns.allowed[level])
         splits.append(split)
         table = routing_table(split, layout)
@@ -106,17 +107,6 @@ def leaf_index(tree: Tree, bins: Bins, layout: Layout, symmetric: bool) -> Int[A
         split = Split(*(field[slots] for field in jax.tree.leaves(tree)))
         node = 2 * node + _route(bins, node, split, routing_table(split, layout), layout)
     return node
-
-
-def _with_siblings(
-    parent: Int[Array, "b c p f"], built: Int[Array, "b c p f"], built_right: Bool[Array, " p"]
-) -> Int[Array, "b c l f"]:
-    """Interleave the children that were built with their siblings, by subtraction (exact in integers)."""
-    sibling = parent - built
-    on_right = built_right[:, None]
-    pairs = jnp.stack([jnp.where(on_right, sibling, built), jnp.where(on_right, built, sibling)], axis=3)
-    b, c, p, f = parent.shape
-    return pairs.reshape(b, c, 2 * p, f)
 
 
 def _route(

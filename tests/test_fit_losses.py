@@ -15,7 +15,7 @@ from jboost import Hyper, Spec, losses
 from jboost.losses import Loss, Newton, Quantile
 from tests.twin import assert_same_models, problem, route_table
 
-TINY = Spec(n_estimators=3, max_depth=2)
+TINY = Spec(n_estimators=4, max_depth=1)
 FAST = Hyper(learning_rate=0.3)
 pytestmark = pytest.mark.usefixtures("x64")
 

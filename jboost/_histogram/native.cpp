@@ -1,9 +1,10 @@
-// The histogram kernel as a custom call of XLA's foreign function interface, for the platform "cpu".
+// The histogram kernel as custom calls of XLA's foreign function interface, for the platform "cpu".
 //
-// Arguments: bins uint8|uint16 [..., f, n], slot uint32 [..., n], values int32 [..., n, c]; result int32 [..., b, c, l, f].
+// jboost_histogram takes bins uint8|uint16 [..., f, n], slot uint32 [..., n], values int32 [..., n, c]; result int32 [..., b, c, l, f].
 // Leading dimensions are those of vmap; an argument that is not batched has a 1 there.
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <new>
@@ -81,6 +82,49 @@ ffi::Error build(ffi::ThreadPool thread_pool, ffi::AnyBuffer bins, ffi::AnyBuffe
   return ffi::Error::Success();
 }
 
+// Children of l nodes: those that were built, and their siblings, by subtraction.
+//
+// Arguments: parent and built int32 [..., b, c, l, f], built_right bool [..., l]; result int32 [..., b, c, 2 l, f].
+ffi::Error add_siblings(ffi::ThreadPool thread_pool, ffi::Buffer<ffi::S32> parent, ffi::Buffer<ffi::S32> built,
+                        ffi::Buffer<ffi::PRED> built_right, ffi::Result<ffi::Buffer<ffi::S32>> out) {
+  const Dimensions shape = parent.dimensions();
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  if (rank < 4 || built.element_count() != parent.element_count() ||
+      out->element_count() != 2 * parent.element_count())
+    return ffi::Error(ffi::ErrorCode::kInvalidArgument, "jboost siblings: shapes disagree");
+  if (parent.element_count() == 0) return ffi::Error::Success();
+  const int64_t n_nodes = shape[rank - 2], n_features = shape[rank - 1], n_planes = shape[rank - 4] * shape[rank - 3];
+  const int64_t total_planes = static_cast<int64_t>(parent.element_count()) / (n_nodes * n_features);
+  if (static_cast<int64_t>(built_right.element_count()) * n_planes != total_planes * n_nodes)
+    return ffi::Error(ffi::ErrorCode::kInvalidArgument, "jboost siblings: shapes disagree");
+
+  const jboost::Pool pool{std::max<int64_t>(1, thread_pool.num_threads()),
+                          [&](std::function<void()> task) { thread_pool.Schedule(std::move(task)); }};
+  const int64_t cells = static_cast<int64_t>(parent.element_count());
+  const int64_t workers = std::max<int64_t>(1, std::min(pool.n_threads, cells / pool.work_per_thread));
+  const int64_t planes_per_unit = std::max<int64_t>(1, total_planes / (8 * workers));
+  std::atomic<int64_t> next{0};
+  jboost::in_parallel(pool, workers, [&](int64_t) {
+    for (int64_t first; (first = planes_per_unit * next++) < total_planes;) {
+      for (int64_t plane = first; plane < std::min(first + planes_per_unit, total_planes); ++plane) {
+        const bool* on_right = built_right.typed_data() + plane / n_planes * n_nodes;
+        for (int64_t node = 0; node < n_nodes; ++node) {
+          const int64_t from = (plane * n_nodes + node) * n_features;
+          const int32_t* whole = parent.typed_data() + from;
+          const int32_t* part = built.typed_data() + from;
+          int32_t* to_built = out->typed_data() + 2 * from + (on_right[node] ? n_features : 0);
+          int32_t* to_sibling = out->typed_data() + 2 * from + (on_right[node] ? 0 : n_features);
+          for (int64_t f = 0; f < n_features; ++f) {
+            to_built[f] = part[f];
+            to_sibling[f] = whole[f] - part[f];
+          }
+        }
+      }
+    }
+  });
+  return ffi::Error::Success();
+}
+
 }  // namespace
 
 #ifdef _WIN32
@@ -98,3 +142,13 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_histogram, build,
                                   .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
                                   .Ret<ffi::AnyBuffer>());
+
+extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_siblings(XLA_FFI_CallFrame* call_frame);
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_siblings, add_siblings,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::S32>>()
+                                  .Arg<ffi::Buffer<ffi::PRED>>()
+                                  .Ret<ffi::Buffer<ffi::S32>>());

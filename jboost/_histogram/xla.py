@@ -73,3 +73,12 @@ def scatter_into_copies(bins, slot, values, n_slots, n_codes):
     histogram = jnp.zeros((n_cells, n_statistics), jnp.int32).at[cell].add(values, mode="drop")
     histogram = histogram.reshape(copies, n_features, n_slots, n_codes, n_statistics)
     return histogram.sum(axis=0, dtype=jnp.int32).transpose(2, 3, 1, 0)
+
+
+def with_siblings(parent, built, built_right):
+    """Interleave the children that were built with their siblings."""
+    was_built = jnp.arange(2) == built_right[:, None].astype(jnp.int32)
+    built, parent = built[:, :, :, None], parent[:, :, :, None]
+    b, c, n_nodes, _, f = parent.shape
+    children = jnp.where(was_built[..., None], built, parent - built).reshape(b, c, 2 * n_nodes, f)
+    return lax.optimization_barrier(children)  # several read it: it is not to be computed anew for each

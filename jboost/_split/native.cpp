@@ -3,6 +3,7 @@
 // Arguments: histogram int32 [..., b, c, l, f], scale [..., c] and hyper [..., 4] of one floating type; results gain
 // and candidate int32 [..., l or 1, f]. Leading dimensions are those of vmap, the same everywhere.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -10,7 +11,7 @@
 #include <new>
 #include <utility>
 
-#include "../_histogram/kernel.h"
+#include "../parallel.h"
 #include "search.h"
 #include "xla/ffi/api/ffi.h"
 

@@ -1,4 +1,4 @@
-"""What the estimators share: parameters, the steps of a fit, and scores."""
+"""What the estimators share: parameters, the steps of a fit, and the scores of a model."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from jboost._bins import Binned, bin_features
+from jboost._bins import BinEdges, Binned, bin_features
 from jboost._ensemble import Ensemble, predict, staged_predict, truncate
 from jboost._loss import Loss
 from jboost._spec import Hyper, Spec
@@ -22,12 +22,22 @@ from jboost._training import History, fit
 from jboost.metrics import Metric
 from jboost.sklearn.history import continued, cut
 from jboost.sklearn.names import metric_of
-from jboost.sklearn.rows import Rows, check_weights, draw_seed, hold_out, metric_curve, take_rows
+from jboost.sklearn.rows import (
+    Rows,
+    check_eval_set,
+    check_weights,
+    draw_seed,
+    hold_out,
+    metric_curve,
+    take_rows,
+)
+
+_ANY_DTYPE: Any = None  # what check_array understands, whatever its annotation says
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Boosting(BaseEstimator):
-    """Parameters and fit of the estimators; a dataclass only to spare the constructor that scikit-learn wants."""
+    """Parameters and fit of the estimators: a dataclass, as scikit-learn reads them off a constructor."""
 
     loss: Any = field(default="squared_error", kw_only=False)
     n_estimators: int = Spec.n_estimators
@@ -90,40 +100,47 @@ class Boosting(BaseEstimator):
             For data or parameters that do not fit.
         """
         previous = self.model_ if self.warm_start and hasattr(self, "model_") else None
-        stops = self._stops_early(eval_set)
-        seed = draw_seed(self.random_state) if previous is None else self._seed
-        n_rounds = self._rounds_to_go(previous)
-        train, held = self._training_rows(X, y, sample_weight, previous, seed, stops and not eval_set)
-        others = self._eval_rows(eval_set, eval_sample_weight, train.data) if held is None else [held]
+        pairs = check_eval_set(eval_set, eval_sample_weight)
+        stops = self._stops_early(bool(pairs))
+        spec, hyper = self._spec(previous, stops), self._hyper()
+        seed = self._seed if previous is not None else draw_seed(self.random_state)
+        if previous is None:  # should this fit fail, no model stays behind beside labels that are not its own
+            vars(self).pop("model_", None)
+        split_seed = seed if stops and not pairs else None
+        train, held = self._training_rows(X, y, sample_weight, previous, split_seed)
+        watched = self._eval_rows(pairs, train) if held is None else [held]
         loss = self._loss()
         metric = metric_of(self.eval_metric, loss)
         model, history = fit(
             loss,
             train.data,
             train.y,
-            spec=dataclasses.replace(
-                self._spec(), n_estimators=n_rounds, n_iter_no_change=self.n_iter_no_change if stops else None
-            ),
-            hyper=Hyper(**{one.name: getattr(self, one.name) for one in dataclasses.fields(Hyper)}),
+            spec=spec,
+            hyper=hyper,
             sample_weight=train.weight,
-            valid=tuple(others[-1]) if others else None,
+            valid=tuple(watched[-1]) if watched else None,
             metric=metric,
             key=jax.random.key(seed),
             init_model=previous,
             verbose=None if self.verbose is None else bool(self.verbose),
         )
+        if previous is not None:
+            history = continued(self.history_, history, previous.n_trees)
+            if stops:
+                history = cut(history, self.n_iter_no_change, metric.maximize, previous.n_trees - 1)
+                model = truncate(model, history.best_round + 1)
         self._seed = seed
-        self._remember(previous, model, history, stops, metric, others)
+        self._remember(model, history, metric, watched)
         return self
 
-    # ------------------------------------------------------------ the steps of a fit
+    # ------------------------------------------------------------ what regressors and classifiers differ in
 
     def _encode(self, y: np.ndarray, reset: bool) -> np.ndarray:
-        """Return the targets as the loss takes them; learn from them what labels there are if reset."""
+        """Return the targets as the loss takes them; learn from them which labels there are if reset."""
         raise NotImplementedError
 
     def _strata(self, target: np.ndarray) -> np.ndarray | None:
-        """Return what a held-out part should have the same shares of."""
+        """Return what rows held out should have in the proportions of all."""
         return None
 
     def _weight_of(self, target: np.ndarray) -> Float[np.ndarray, " n"] | float:
@@ -131,145 +148,149 @@ class Boosting(BaseEstimator):
         return 1.0
 
     def _loss(self) -> Loss:
-        """Return the loss, once the targets are known."""
+        """Return the loss; the labels are known."""
         raise NotImplementedError
 
-    def _stops_early(self, eval_set: Any) -> bool:
+    # ------------------------------------------------------------ the steps of a fit
+
+    def _stops_early(self, has_eval_set: bool) -> bool:
         if isinstance(self.early_stopping, bool | np.bool_):
             return bool(self.early_stopping)
         if not isinstance(self.early_stopping, str) or self.early_stopping != "auto":
             raise ValueError(f"early_stopping must be True, False or 'auto', got {self.early_stopping!r}")
-        return bool(eval_set)
+        return has_eval_set
 
-    def _spec(self) -> Spec:
-        names = [one.name for one in dataclasses.fields(Spec) if one.name != "n_iter_no_change"]
-        return Spec(**{name: getattr(self, name) for name in names})
-
-    def _rounds_to_go(self, previous: Ensemble | None) -> int:
+    def _spec(self, previous: Ensemble | None, stops: bool) -> Spec:
+        """Return the choices, with the rounds that are still to go."""
+        named: dict[str, Any] = {one.name: getattr(self, one.name) for one in dataclasses.fields(Spec)}
+        if not stops:
+            named["n_iter_no_change"] = None
+        spec = Spec(**named)
         if previous is None:
-            return self._spec().n_estimators
-        if self.n_estimators < self.n_iter_:
+            return spec
+        if spec.n_estimators < self.n_iter_:
             raise ValueError(
-                f"n_estimators={self.n_estimators} must be at least the {self.n_iter_} rounds run before "
-                "when warm_start=True"
+                f"n_estimators must be at least the {self.n_iter_} rounds run before, as warm_start is True, "
+                f"got {spec.n_estimators}"
             )
-        return self._spec().n_estimators - previous.n_trees
+        return dataclasses.replace(spec, n_estimators=spec.n_estimators - previous.n_trees)
+
+    def _hyper(self) -> Hyper:
+        return Hyper(**{one.name: getattr(self, one.name) for one in dataclasses.fields(Hyper)})
 
     def _training_rows(
-        self, X: Any, y: Any, sample_weight: Any, previous: Ensemble | None, seed: int, holds_out: bool
+        self, X: Any, y: Any, sample_weight: Any, previous: Ensemble | None, seed: int | None
     ) -> tuple[Rows, Rows | None]:
-        """Check and bin the rows; find the edges without those that have no weight or are held out."""
+        """Check, encode and bin the rows, and hold some out if there is a seed.
+
+        Edges are found without the rows that are held out or have no weight, so X is read only once.
+        """
         y, weight, counted = self._check_rows(X, y, sample_weight, reset=previous is None)
         target = self._encode(y, previous is None)
         weight = weight * self._weight_of(target)
         train, held = np.arange(len(y)), None
-        if holds_out:
+        if seed is not None:
             train, held = hold_out(len(y), self.validation_fraction, self._strata(target), seed)
+        number = np.flatnonzero(counted)
         edge_weight = np.zeros(counted.size)
-        edge_weight[np.flatnonzero(counted)[train]] = weight[train]
-        data = self._bin(X, edge_weight, previous)
+        edge_weight[number[train]] = weight[train]
+        data = self._bin(X, edge_weight, None if previous is None else previous.edges)
 
         def rows(chosen: np.ndarray) -> Rows:
-            return Rows(
-                take_rows(data, np.flatnonzero(counted)[chosen]), target[chosen], weight[chosen]
-            )
+            return Rows(take_rows(data, number[chosen]), target[chosen], weight[chosen])
 
         return rows(train), None if held is None else rows(held)
 
     def _check_rows(
         self, X: Any, y: Any, sample_weight: Any, reset: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return targets and weights of the rows that have any, and which rows these are."""
+    ) -> tuple[np.ndarray, Float[np.ndarray, " m"], Bool[np.ndarray, " n"]]:
+        """Return targets and weights of the m rows with weight, and which of all rows these are."""
         self._check_features(X, y, reset)
-        y = check_array(y, ensure_2d=False, dtype=None, input_name="y", estimator=self)
+        y = check_array(y, ensure_2d=False, dtype=_ANY_DTYPE, input_name="y", estimator=self)
         check_consistent_length(X, y)
         weight = check_weights(sample_weight, y)
         counted = weight > 0
         return y[counted], weight[counted], counted
 
     def _check_features(self, X: Any, y: Any = "no_validation", reset: bool = False) -> None:
-        """Compare names and number of the features with those of `fit`, or take them."""
-        if len(getattr(X, "shape", "nf")) == 2:  # what is not, is told how to be reshaped when it is binned
+        """Compare names and number of the features with those of `fit`, or take them down."""
+        if len(getattr(X, "shape", "nf")) == 2:  # binning says how to reshape any other
             validate_data(self, X, y, reset=reset, skip_check_array=True)
 
-    def _bin(self, X: Any, weight: np.ndarray, previous: Ensemble | None) -> Binned:
+    def _bin(self, X: Any, weight: Float[np.ndarray, " n"], edges: BinEdges | None) -> Binned:
+        if edges is not None:
+            return bin_features(X, edges=edges)
         try:
-            if previous is not None:
-                return bin_features(X, edges=previous.edges)
             return bin_features(X, self.max_bins, weight, self.categorical_features)
-        except TypeError as error:  # scikit-learn's checks look for these words
-            raise TypeError(
-                f"{error} (each argument must be a string in one of categorical_features, or a number)"
-            ) from error
+        except TypeError as error:
+            if not str(error).startswith("X:"):
+                raise
+            # scikit-learn's checks of an estimator look for these words
+            hint = "each argument must be a string in one of categorical_features, or a number"
+            raise TypeError(f"{error} ({hint})") from error
 
-    def _eval_rows(self, eval_set: Any, eval_sample_weight: Any, data: Binned) -> list[Rows]:
-        pairs, weights = _check_eval_arguments(eval_set, eval_sample_weight)
-        rows = []
-        for i, ((X, y), sample_weight) in enumerate(zip(pairs, weights, strict=True)):
+    def _eval_rows(self, pairs: list[tuple[Any, Any, Any]], train: Rows) -> list[Rows]:
+        """Check, encode and bin the pairs (X, y) of eval_set with their weights."""
+        found = []
+        for i, (X, y, sample_weight) in enumerate(pairs):
             try:
                 y, weight, counted = self._check_rows(X, y, sample_weight, reset=False)
-                part = take_rows(bin_features(X, edges=data.edges), np.flatnonzero(counted))
-                rows.append(Rows(part, self._encode(y, False), weight))
+                target = self._encode(y, reset=False)
+                if target.shape[1:] != train.y.shape[1:]:
+                    raise ValueError(f"y must have rows of shape {train.y.shape[1:]}, got {target.shape[1:]}")
+                data = take_rows(bin_features(X, edges=train.data.edges), np.flatnonzero(counted))
             except (TypeError, ValueError) as error:
                 kind = TypeError if isinstance(error, TypeError) else ValueError
                 raise kind(f"eval_set[{i}]: {error}") from error
-        return rows
+            found.append(Rows(data, target, weight))
+        return found
 
-    def _remember(
-        self,
-        previous: Ensemble | None,
-        model: Ensemble,
-        history: History,
-        stops: bool,
-        metric: Metric,
-        others: list[Rows],
-    ) -> None:
+    def _remember(self, model: Ensemble, history: History, metric: Metric, watched: list[Rows]) -> None:
         """Set the fitted attributes."""
-        if previous is not None:
-            history = continued(self.history_, history, previous.n_trees)
-            if stops:
-                history = cut(history, self.n_iter_no_change, metric.maximize, previous.n_trees - 1)
-                model = truncate(model, history.best_round + 1)
         self.model_ = model
         self.n_trees_ = model.n_trees
         self.n_iter_ = len(history.train_loss)
         self.best_iteration_ = self.n_trees_ - 1
         self.history_ = dataclasses.replace(history, best_round=self.best_iteration_)
-        watched = history.valid_metric[: self.n_trees_].tolist()
-        curves = [metric_curve(model, metric, rows) for rows in others[:-1]] + [watched] * bool(others)
+        curves = [metric_curve(model, metric, rows) for rows in watched[:-1]]
+        if watched:
+            curves.append(history.valid_metric[: self.n_trees_].tolist())
         name = metric.name or "metric"
         self.evals_result_ = {f"validation_{i}": {name: curve} for i, curve in enumerate(curves)}
-        self.best_score_ = watched[-1] if others and watched else None
+        self.best_score_ = curves[-1][-1] if curves and curves[-1] else None
 
     # ------------------------------------------------------------ the fitted model
 
-    def _score(self, X: Any) -> Float[np.ndarray, "n *k"]:
+    def _score(self, X: Any) -> Float[np.ndarray, "n ..."]:
         check_is_fitted(self)
         self._check_features(X)
         return np.asarray(predict(self.model_, X), dtype=np.float64)
 
-    def _staged_score(self, X: Any) -> Iterator[Float[np.ndarray, "n *k"]]:
+    def _staged_score(self, X: Any) -> Iterator[Float[np.ndarray, "n ..."]]:
         check_is_fitted(self)
         self._check_features(X)
-        for score in staged_predict(self.model_, X):
-            yield np.asarray(score, dtype=np.float64)
+        return (np.asarray(score, dtype=np.float64) for score in staged_predict(self.model_, X))
 
     @property
     def feature_importances_(self) -> Float[np.ndarray, " f"]:
-        """Share of each feature in the gain of all splits: sums to 1, or 0 without a split."""
-        check_is_fitted(self)
-        trees = self.model_.trees
-        gain = np.asarray(trees.gain, dtype=np.float64).ravel()
-        total = np.bincount(np.asarray(trees.feature).ravel(), gain, self.n_features_in_)
-        return total / total.sum() if total.any() else total
+        """Share of each feature in the gain of all splits; all 0 if there is no split."""
+        gain = self._sum_over_splits(lambda gain: gain)
+        return gain / gain.sum() if gain.any() else gain
 
     @property
     def split_counts_(self) -> np.ndarray:
         """How often each feature is split on."""
+        return self._sum_over_splits(lambda gain: gain > 0).astype(int)
+
+    def _sum_over_splits(self, worth: Any) -> Float[np.ndarray, " f"]:
         check_is_fitted(self)
-        trees = self.model_.trees
-        used = np.asarray(trees.gain).ravel() > 0
-        return np.bincount(np.asarray(trees.feature).ravel(), used, self.n_features_in_).astype(int)
+        trees = self.model_.trees  # a slot without a split has no gain
+        gain = np.asarray(trees.gain, dtype=np.float64).ravel()
+        return np.bincount(np.asarray(trees.feature).ravel(), worth(gain), self.model_.edges.n_features)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether there is a model."""
+        return hasattr(self, "model_")
 
     def __sklearn_tags__(self) -> Tags:
         """Say what input is taken."""
@@ -278,23 +299,3 @@ class Boosting(BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.categorical = True
         return tags
-
-
-def _check_eval_arguments(eval_set: Any, eval_sample_weight: Any) -> tuple[list[Any], list[Any]]:
-    """Return pairs (X, y) and as many weights."""
-    if eval_set is None:
-        eval_set = []
-    elif isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple):
-        eval_set = [eval_set]
-    pairs = list(eval_set)
-    if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
-        raise ValueError("eval_set must be a list of pairs (X, y)")
-    if eval_sample_weight is None:
-        return pairs, [None] * len(pairs)
-    weights = list(eval_sample_weight)
-    if len(weights) != len(pairs):
-        raise ValueError(
-            f"eval_sample_weight must have an array, or None, for each of the {len(pairs)} pairs of eval_set, "
-            f"got {len(weights)}"
-        )
-    return pairs, weights

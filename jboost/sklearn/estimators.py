@@ -21,11 +21,95 @@ from jboost.sklearn.rows import apply_link
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class JBoostRegressor(RegressorMixin, Boosting):
-    """TODO"""
+    """Gradient-boosted trees for regression, with any JAX loss.
+
+    Parameters
+    ----------
+    loss : str, callable or Loss, default "squared_error"
+        "squared_error", "absolute_error", "quantile", "poisson", "gamma", "tweedie" (power 1.5), "huber" or
+        "pseudo_huber" (delta 1); a function `loss(score, y) -> scalar` of one row in JAX operations; or a
+        `jboost.Loss`, such as `jboost.losses.huber(delta)`. A name stands for the loss in `jboost.losses`.
+    quantile : float, optional
+        The level for `loss="quantile"`; no other loss reads it. Quantiles of separate fits may cross.
+    n_estimators, max_depth, grow_policy, multi_output, min_child_samples, max_cat_to_onehot
+        Shapes and choices of the fit: see `jboost.Spec`.
+    learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, max_delta_step
+        Numbers of the fit: see `jboost.Hyper`.
+    subsample, colsample_bytree, colsample_bylevel, cat_smooth
+        More of them.
+    max_bins : int, default 255
+        The most bins of a feature, 2 to 65534, missing values apart.
+    categorical_features : list of str, list of int or mask, optional
+        Features to treat as categories, beside the data frame columns of a category, enum or string dtype. A
+        category that `fit` has not seen goes where missing values go.
+    early_stopping : bool or "auto", default "auto"
+        Whether to end after `n_iter_no_change` rounds without a better metric, and to keep the rounds up to
+        the best one. "auto" does so if there is an `eval_set`. True holds out `validation_fraction` of the
+        rows if there is none. False uses all rounds; an `eval_set` is then only scored.
+    validation_fraction : float or int, default 0.1
+        Share, or number, of the rows to hold out.
+    n_iter_no_change : int, default 10
+        Patience of early stopping, in rounds.
+    eval_metric : str, callable or Metric, optional
+        What is computed for each eval set and watched: a name in `jboost.metrics` such as "mae", a function
+        `metric(score, y, weight)` of raw scores, less being better, or a `jboost.Metric`. The mean loss by
+        default.
+    warm_start : bool, default False
+        Whether `fit` goes on where it ended, up to `n_estimators` rounds in all. With the same data and other
+        parameters, that equals one longer fit, early stopping included; bins are those of the first fit.
+    random_state : int, RandomState or None
+        For sampling and for holding out rows. An int gives the same model each time.
+    n_jobs : int, optional
+        For compatibility: it has no effect, as XLA keeps its own threads.
+    verbose : int, bool or None, default 0
+        Whether to show a progress bar; None shows one on a terminal if the fit takes more than two seconds.
+
+    Attributes
+    ----------
+    model_ : Ensemble
+        The model, a pytree for `jboost.predict`, `jboost.save` and your own JAX programs.
+    n_trees_ : int
+        Rounds in the model, all of which predictions use.
+    best_iteration_ : int
+        The last of them: the best round if early stopping was on, else the last; counted from 0.
+    best_score_ : float or None
+        The metric of the last eval set, or of the rows held out, after that round.
+    n_iter_ : int
+        Rounds run, those after the best included.
+    history_ : History
+        Training loss and watched metric after each round run.
+    evals_result_ : dict
+        For "validation_0" and so on, in the order of `eval_set`, a dict of the metric's name and its values
+        after each round in the model.
+    feature_importances_ : float [f]
+        Share of each feature in the gain of all splits.
+    split_counts_ : int [f]
+        How often each feature is split on.
+    n_features_in_, feature_names_in_
+        Features of `fit`; the names only if X had string names. X must have the same in every call.
+
+    Notes
+    -----
+    `pickle` stores a loss by name, like any function: it refuses a lambda or a nested function, which
+    cloudpickle takes. `jboost.save(estimator.model_, path)` keeps all that predictions need, and no loss.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.linspace(-1, 1, 64)[:, None]
+    >>> estimator = jboost.JBoostRegressor(n_estimators=50).fit(X, X[:, 0] ** 2)
+    >>> estimator.predict(X).shape
+    (64,)
+    >>> def log_cosh(score, y):
+    ...     return jax.numpy.log(jax.numpy.cosh(score - y))
+    >>> import jax
+    >>> jboost.JBoostRegressor(log_cosh, n_estimators=50).fit(X, X[:, 0] ** 2).score(X, X[:, 0] ** 2) > 0.9
+    True
+    """
 
     quantile: float | None = None
 
-    def predict(self, X: Any) -> Float[np.ndarray, "n *k"]:
+    def predict(self, X: Any) -> Float[np.ndarray, "n ..."]:
         """Predict the target: the scores through the inverse link of the loss.
 
         Parameters
@@ -41,7 +125,7 @@ class JBoostRegressor(RegressorMixin, Boosting):
         score = self._score(X)
         return apply_link(self.model_.inverse_link, score)
 
-    def staged_predict(self, X: Any) -> Iterator[Float[np.ndarray, "n *k"]]:
+    def staged_predict(self, X: Any) -> Iterator[Float[np.ndarray, "n ..."]]:
         """Yield the prediction after one round, two rounds, and so on.
 
         Parameters
@@ -72,7 +156,42 @@ class JBoostRegressor(RegressorMixin, Boosting):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class JBoostClassifier(ClassifierMixin, Boosting):
-    """TODO"""
+    """Gradient-boosted trees for classification, with any JAX loss.
+
+    Parameters
+    ----------
+    loss : str, callable or Loss, default "log_loss"
+        "log_loss" is `jboost.losses.logistic` for two classes and `jboost.losses.softmax` for more;
+        "exponential" is for two classes. Or a function `loss(score, y) -> scalar` of one row in JAX
+        operations, or a `jboost.Loss`. There y is the number of the class, from 0, and score a scalar for two
+        classes, and for more a vector with an entry for each. Scores are taken as log odds, for the sigmoid
+        or the softmax, unless a `Loss` has an `inverse_link` of its own.
+    class_weight : dict, "balanced" or None
+        Weight of each label, by which the weights of the rows of `fit` are multiplied; "balanced" gives all
+        labels the same weight in all. Eval sets are weighted by `eval_sample_weight` only.
+
+    The other parameters are those of `JBoostRegressor`. Rows are held out in the proportions of the labels.
+
+    Attributes
+    ----------
+    classes_ : array [classes]
+        The labels that occur, in order. Labels may be numbers, strings or bools.
+
+    The other attributes are those of `JBoostRegressor`.
+
+    Notes
+    -----
+    A single class is learned too: its probability is 1.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.linspace(-1, 1, 64)[:, None]
+    >>> y = np.where(X[:, 0] > 0.3, "high", "low")
+    >>> estimator = jboost.JBoostClassifier(n_estimators=20).fit(X, y)
+    >>> estimator.predict([[0.9], [-0.9]]).tolist()
+    ['high', 'low']
+    """
 
     loss: Any = field(default="log_loss", kw_only=False)
     class_weight: Any = None
@@ -107,7 +226,7 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         """
         return self._probability(self._score(X))
 
-    def decision_function(self, X: Any) -> Float[np.ndarray, "n *classes"]:
+    def decision_function(self, X: Any) -> Float[np.ndarray, "n ..."]:
         """Return the raw scores, before the link.
 
         Parameters
@@ -154,7 +273,7 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         for score in self._staged_score(X):
             yield self._probability(score)
 
-    def staged_decision_function(self, X: Any) -> Iterator[Float[np.ndarray, "n *classes"]]:
+    def staged_decision_function(self, X: Any) -> Iterator[Float[np.ndarray, "n ..."]]:
         """Yield the raw scores after one round, two rounds, and so on.
 
         Parameters
@@ -173,13 +292,13 @@ class JBoostClassifier(ClassifierMixin, Boosting):
     def _label(self, probability: Float[np.ndarray, "n classes"]) -> np.ndarray:
         return self.classes_[probability.argmax(axis=1)]
 
-    def _probability(self, score: Float[np.ndarray, "n *k"]) -> Float[np.ndarray, "n classes"]:
+    def _probability(self, score: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n classes"]:
         if len(self.classes_) == 1:
             return np.ones((len(score), 1))
         linked = apply_link(self.model_.inverse_link, score).reshape(len(score), -1)
         return linked if linked.shape[1] > 1 else np.hstack([1 - linked, linked])
 
-    def _decision(self, score: Float[np.ndarray, "n *k"]) -> Float[np.ndarray, "n *classes"]:
+    def _decision(self, score: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
         if score.ndim == 1 or len(self.classes_) > 2:
             return score
         return score[:, 0] if score.shape[1] == 1 else score[:, 1] - score[:, 0]
@@ -190,7 +309,7 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         if reset:
             check_classification_targets(y)
             self._encoder = LabelEncoder().fit(y)
-            self.classes_ = self._encoder.classes_
+            self.classes_ = np.asarray(self._encoder.classes_)
         return self._encoder.transform(y) + (len(self.classes_) == 1)
 
     def _strata(self, target: np.ndarray) -> np.ndarray:

@@ -80,5 +80,6 @@ def metric_of(eval_metric: Any, loss: Loss) -> Metric:
 
 def _unknown(argument: str, name: str, names: list[str]) -> ValueError:
     return ValueError(
-        f"{argument} must be a function, a Loss or Metric, or one of {', '.join(map(repr, names))}; got {name!r}"
+        f"{argument} must be a function, a Loss or Metric, or one of {', '.join(map(repr, names))}, "
+        f"got {name!r}"
     )

@@ -41,6 +41,21 @@ def check_weights(sample_weight: Any, y: np.ndarray) -> Float[np.ndarray, " n"]:
     return weight
 
 
+def check_eval_set(eval_set: Any, eval_sample_weight: Any) -> list[tuple[Any, Any, Any]]:
+    """Return triples (X, y, weight) of a list of pairs, or of one pair, and a list of as many weights."""
+    one_pair = isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple)
+    pairs = [] if eval_set is None else [eval_set] if one_pair else list(eval_set)
+    if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
+        raise ValueError("eval_set must be a list of pairs (X, y)")
+    weights = [None] * len(pairs) if eval_sample_weight is None else list(eval_sample_weight)
+    if len(weights) != len(pairs):
+        raise ValueError(
+            f"eval_sample_weight must have an array or None for each of the {len(pairs)} pairs of eval_set, "
+            f"got {len(weights)}"
+        )
+    return [(X, y, weight) for (X, y), weight in zip(pairs, weights, strict=True)]
+
+
 def draw_seed(random_state: Any) -> int:
     """Return an integer as it is, and a random one from a generator or from NumPy's global state."""
     generator = check_random_state(random_state)
@@ -53,10 +68,10 @@ def hold_out(
     n_rows: int, fraction: Any, classes: np.ndarray | None, seed: int
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " held"]]:
     """Split row numbers at random; with classes, each is split in the same proportion."""
-    whole = isinstance(fraction, Integral) and fraction >= 1
-    if isinstance(fraction, bool) or not (whole or (isinstance(fraction, Real) and 0 < fraction < 1)):
+    number = float(fraction) if isinstance(fraction, Real) and not isinstance(fraction, bool) else 0.0
+    if not (0 < number < 1 or (number >= 1 and isinstance(fraction, Integral))):
         raise ValueError(
-            f"validation_fraction must be between 0 and 1, or a number of rows of at least 1, got {fraction!r}"
+            f"validation_fraction must lie between 0 and 1, or be a positive number of rows, got {fraction!r}"
         )
     train, held = train_test_split(np.arange(n_rows), test_size=fraction, stratify=classes, random_state=seed)
     return np.sort(train), np.sort(held)
@@ -70,10 +85,12 @@ def take_rows(data: Binned, rows: Int[np.ndarray, " m"]) -> Binned:
     return Binned(jax.numpy.asarray(bins), data.edges, bool((bins == MISSING_BIN).any()))
 
 
-def apply_link(link: Callable[[Array], Array], score: Float[np.ndarray, "n *k"]) -> Float[np.ndarray, "n *k"]:
+def apply_link(
+    link: Callable[[Array], Array], score: Float[np.ndarray, "n ..."]
+) -> Float[np.ndarray, "n ..."]:
     """Turn scores into predictions in float64: probabilities sum to 1, and none near 1 is rounded to it.
 
-    The 64-bit mode holds for this call and thread only; rows are padded, so that other counts do not recompile.
+    The 64-bit mode holds for this call and thread only. Rows are padded, so that few counts compile anew.
     """
     if link is identity:
         return score
@@ -89,5 +106,6 @@ def _apply(function: Callable[..., Array], *arguments: Any) -> Array:
 
 def metric_curve(model: Ensemble, metric: Metric, rows: Rows) -> list[float]:
     """Score the rows after each round."""
-    y, weight = as_target(rows.y, "y", metric.check_target), as_weight(rows.weight, len(rows.weight), "weight")
+    y = as_target(rows.y, "y", metric.check_target)
+    weight = as_weight(rows.weight, len(rows.weight), "weight")
     return [float(_apply(metric.function, score, y, weight)) for score in staged_predict(model, rows.data)]
