@@ -172,7 +172,7 @@ def _grow(
         if spec.counts_rows:
             statistics = jnp.concatenate([statistics, active[:, None].astype(statistics.dtype)], axis=1)
             scale = jnp.append(scale, 1.0)
-        rules = Rules(hyper, scale, spec)
+        rules = Rules(hyper, 1.0 / scale, spec)
         return grow_tree(columns, statistics, active, rules, build_histogram, reduce)
 
     if spec.multi_output == "separate":

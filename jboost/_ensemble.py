@@ -215,6 +215,8 @@ def check_model(model: Any) -> None:
     """Raise unless the argument is a model."""
     if not isinstance(model, Ensemble):
         raise TypeError(f"model must be a jboost.Ensemble, got {type(model).__name__}")
+    if model.base.dtype == jnp.float64 and jnp.result_type(float) != jnp.float64:
+        raise ValueError("model holds float64 numbers and needs jax_enable_x64, under which it was fitted")
 
 
 def score_bins(model: Ensemble, bins: Int[Array, "f n"]) -> Float[Array, "n k"]:
@@ -243,7 +245,7 @@ def leaf_of(layout: Layout, symmetric: bool, tree: Tree, bins: Int[Array, "f n"]
 
 def take_leaves(leaf_value: Float[Array, "leaves k"], leaf: Int[Array, "n *k"]) -> Float[Array, "n k"]:
     """Look up what a round adds to each row."""
-    return leaf_value[leaf] if leaf.ndim == 1 else leaf_value[leaf, jnp.arange(leaf.shape[1])]
+    return leaf_value[leaf] if leaf.ndim == 1 else leaf_value[leaf, jnp.arange(leaf.shape[1])[None]]
 
 
 def sum_rounds(

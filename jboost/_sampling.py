@@ -23,7 +23,7 @@ def sample_columns(
     A share of m columns is max(1, round(share * m)) of them, without replacement.
     """
     draws = jax.random.uniform(key, (n_levels + 1, usable.size))
-    of_tree = _smallest(draws[:1], usable, by_tree)
+    of_tree = _smallest(draws[:1], usable[None], by_tree)
     return _smallest(draws[1:], of_tree, by_level)
 
 

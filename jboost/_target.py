@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ from jboost._typing import is_traced
 LOST_SHARE = 1e-3  # of the spread of y; rounding to float32 that loses more than this deserves a warning
 
 
-def as_target(y: Any, name: str, check: Callable[[Any], None] | None = None) -> Any:
+def as_target(y: Any, name: str) -> Any:
     """Return y with every leaf an array: floats in JAX's default precision, integers in int32 where they fit.
 
     Raises
@@ -24,8 +23,7 @@ def as_target(y: Any, name: str, check: Callable[[Any], None] | None = None) -> 
     TypeError
         If a leaf does not hold numbers.
     ValueError
-        If a leaf has no axis of rows, no rows, another number of rows, or a value that is not finite; or if the
-        loss's own check refuses the target.
+        If a leaf has no axis of rows, no rows, another number of rows, or a value that is not finite.
     """
     if not isinstance(y, (dict, tuple)) and hasattr(y, "__len__") and not hasattr(y, "dtype"):
         y = np.asarray(y)  # a list of numbers is one target, not a pytree of scalars
@@ -36,8 +34,6 @@ def as_target(y: Any, name: str, check: Callable[[Any], None] | None = None) -> 
     lengths = {leaf.shape[0] for leaf in jax.tree.leaves(checked)}
     if len(lengths) > 1:
         raise ValueError(f"{name} must have the same number of rows in every array, got {sorted(lengths)}")
-    if check is not None and not is_traced(checked):
-        check(jax.tree.map(np.asarray, checked))
     return checked
 
 

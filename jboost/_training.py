@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -129,7 +130,7 @@ def fit(
     """
     loss, hyper, key = as_loss(loss), check_hyper(hyper), as_key(key)
     traced = is_traced(data, y, hyper, sample_weight, valid, key, init_model)
-    y = as_target(y, "y", loss.check_target)
+    y = as_target(y, "y")
     binned = _bin(data, sample_weight, init_model, traced)
     problem = _make_problem(loss, binned, y, spec, hyper, sample_weight, valid, metric)
     if not traced:
@@ -151,10 +152,11 @@ def fit(
 def _bin(data: Any, sample_weight: Any, init_model: Ensemble | None, traced: bool) -> Binned:
     if init_model is not None:
         check_model(init_model)
-        if isinstance(data, Binned):
-            read_bins(init_model.edges, data)  # raises unless it was binned by the same edges
-            return data
-        return bin_features(data, edges=init_model.edges)
+        try:
+            read_bins(init_model.edges, data) if isinstance(data, Binned) else None
+            return data if isinstance(data, Binned) else bin_features(data, edges=init_model.edges)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"data does not fit init_model: {error}") from None
     if isinstance(data, Binned):
         return data
     if traced:
@@ -175,12 +177,16 @@ def _make_problem(
     if not isinstance(spec, Spec):
         raise TypeError(f"spec must be a jboost.Spec, got {type(spec).__name__}")
     train = _rows(binned, y, sample_weight, ("data", "y", "sample_weight"))
+    _check_domain(loss.check_target, train)
     resolved = dataclasses.replace(loss, n_outputs=resolve_outputs(loss, y))
     _check_combination(resolved, y, spec)
-    watched = None if valid is None else _valid_rows(valid, binned.edges, y, loss)
+    watched = None if valid is None else _valid_rows(valid, binned.edges, y)
     if spec.n_iter_no_change is not None and watched is None:
         raise ValueError("valid must be given when spec.n_iter_no_change asks for early stopping")
     chosen = mean_loss_metric(loss) if metric is None else as_metric(metric)
+    if watched is not None:
+        _check_domain(loss.check_target, watched, "valid[1]")
+        _check_domain(chosen.check_target, watched, "valid[1]")
     layout = edges_layout(binned.edges, binned.has_missing)
     usable = jnp.ones(binned.bins.shape[0], bool)
     return Problem(train, watched, usable, hyper, resolved, spec, layout, chosen.function, chosen.maximize)
@@ -191,21 +197,52 @@ def _rows(binned: Binned, y: Any, weight: Any, names: tuple[str, str, str]) -> R
     n_targets = jax.tree.leaves(y)[0].shape[0]
     if n_targets != n_rows:
         raise ValueError(f"{names[1]} must have one entry for each of the {n_rows} rows of {names[0]}, got {n_targets}")
-    return Rows(jnp.asarray(binned.bins), y, as_weight(weight, n_rows, names[2]))
+    return Rows(jnp.asarray(binned.bins), *_without_absent(y, as_weight(weight, n_rows, names[2])))
 
 
-def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Loss) -> Rows:
+def _without_absent(y: Any, weight: Float[Array, " n"]) -> tuple[Any, Float[Array, " n"]]:
+    """Give rows of weight 0 the target of a row that counts, in case the loss is not finite at theirs.
+
+    Such a row is absent: nothing depends on it, and the derivative by its weight is 0.
+    """
+    present = weight > 0
+    if not is_traced(weight) and bool(present.all()):
+        return y, weight
+    source = jnp.argmax(present)
+
+    def fill(array: Array) -> Array:
+        return jnp.where(present.reshape(-1, *[1] * (array.ndim - 1)), array, array[source][None])
+
+    return jax.tree.map(fill, y), jnp.where(present, weight, 0.0)
+
+
+def _check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "y") -> None:
+    """Let a loss or a metric refuse the targets of the rows that count."""
+    if check is None or is_traced(rows):
+        return
+    present = np.asarray(rows.weight) > 0
+    try:
+        check(jax.tree.map(lambda array: np.asarray(array)[present], rows.y))
+    except ValueError as error:
+        raise ValueError(str(error) if name == "y" else f"{name}: {error}") from None
+
+
+def _valid_rows(valid: Any, edges: BinEdges, y: Any) -> Rows:
     if not isinstance(valid, tuple) or len(valid) not in (2, 3):
         raise TypeError(f"valid must be a tuple (X, y) or (X, y, weight), got {type(valid).__name__}")
     X, y_valid, weight = (*valid, None)[:3]
-    y_valid = as_target(y_valid, "valid[1]", loss.check_target)
+    y_valid = as_target(y_valid, "valid[1]")
     if jax.tree.structure(y_valid) != jax.tree.structure(y):
         raise ValueError("valid[1] must have the structure of y")
     for one, other in zip(jax.tree.leaves(y_valid), jax.tree.leaves(y), strict=True):
         if one.shape[1:] != other.shape[1:]:
             raise ValueError(f"valid[1] must have rows of shape {other.shape[1:]} as y has, got {one.shape[1:]}")
     y_valid = jax.tree.map(lambda one, other: one.astype(other.dtype), y_valid, y)
-    return _rows(Binned(read_bins(edges, X), edges, True), y_valid, weight, ("valid[0]", "valid[1]", "valid[2]"))
+    try:
+        bins = read_bins(edges, X)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"valid[0]: {error}") from None
+    return _rows(Binned(bins, edges, True), y_valid, weight, ("valid[0]", "valid[1]", "valid[2]"))
 
 
 def _check_combination(loss: Loss, y: Any, spec: Spec) -> None:
@@ -240,7 +277,8 @@ def _prepare(problem: Problem, init_model: Ensemble | None) -> tuple[Float[Array
     if is_traced(problem, init_model):
         base, usable, _ = _examine(problem)
     else:
-        base, usable, derivatives = _examine_jit(problem)
+        any_rounds = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
+        base, usable, derivatives = _examine_jit(any_rounds)
         check_derivatives(problem.loss, *derivatives, problem.train.weight)
     base = base if init_model is None else init_model.base
     return base, dataclasses.replace(problem, usable=usable)

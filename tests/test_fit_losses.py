@@ -169,6 +169,32 @@ def test_a_target_of_several_arrays():
     assert_same_models(model, rates, rtol=1e-9)
 
 
+@pytest.mark.parametrize("hessian", ["diagonal", "full"])
+def test_rows_of_weight_zero_may_be_outside_the_domain_of_the_loss(hessian):
+    """Neither the fit nor its derivative sees the infinite curvature of a row that is not there."""
+    rows = problem("plain")
+    counted = np.arange(400) % 10 > 0
+    y, weight = np.abs(rows.targets["pair"]) + 0.5, jnp.asarray(counted.astype(float))
+
+    def log_error(score, y):
+        return ((score - jnp.log(y)) ** 2).sum() + 0.1 * score[0] * score[1] * jnp.log(y[0]) ** 2
+
+    def total(learning_rate, y):
+        loss, hyper = Loss(log_error, hessian=hessian), Hyper(learning_rate=learning_rate)
+        model, _ = jboost.fit(loss, rows.data, y, spec=TINY, hyper=hyper, sample_weight=weight)
+        return jboost.predict(model, rows.data).sum(), model
+
+    gradients, models = [], []
+    for absent in (0.0, 1.0):  # log(0) is infinite
+        target = jnp.asarray(np.where(counted[:, None], y, absent))
+        models.append(total(0.3, target)[1])
+        gradients.append(jax.grad(total, has_aux=True)(0.3, target)[0])
+    assert models[1].n_trees == TINY.n_estimators
+    assert_same_models(*models)
+    assert np.isfinite(gradients[1])
+    np.testing.assert_allclose(gradients[0], gradients[1], rtol=1e-9)
+
+
 def test_a_loss_without_curvature_is_refused_with_advice():
     rows = problem("plain")
     with pytest.raises(ValueError, match="first_order"):

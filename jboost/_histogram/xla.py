@@ -77,8 +77,8 @@ def scatter_into_copies(bins, slot, values, n_slots, n_codes):
 
 def with_siblings(parent, built, built_right):
     """Interleave the children that were built with their siblings."""
-    was_built = jnp.arange(2) == built_right[:, None].astype(jnp.int32)
+    was_built = jnp.arange(2)[None] == built_right[:, None]
     built, parent = built[:, :, :, None], parent[:, :, :, None]
     b, c, n_nodes, _, f = parent.shape
-    children = jnp.where(was_built[..., None], built, parent - built).reshape(b, c, 2 * n_nodes, f)
+    children = jnp.where(was_built[None, None, ..., None], built, parent - built).reshape(b, c, 2 * n_nodes, f)
     return lax.optimization_barrier(children)  # several read it: it is not to be computed anew for each

@@ -63,7 +63,7 @@ def best_split(
         order = order_categories(categories, rules)
         found = best_categories(categories, order, rules, layout.has_missing)
         best = jax.tree.map(lambda every, some: every.at[:, columns].set(some), best, found)
-    gain = jnp.where(allowed, best.gain, -jnp.inf)
+    gain = jnp.where(allowed[None], best.gain, -jnp.inf)
     feature = jnp.argmax(gain, axis=1).astype(jnp.int32)
     gain, candidate = (
         jnp.take_along_axis(values, feature[:, None], axis=1)[:, 0] for values in (gain, best.candidate)
@@ -71,9 +71,9 @@ def best_split(
     found_any = gain > 0
     threshold = jnp.where(found_any, candidate // 2, layout.n_codes)
     codes = jnp.arange(layout.n_codes, dtype=jnp.int32)
-    right, absent = (codes > threshold[:, None]) & (codes > 0), jnp.zeros((1, layout.n_codes), bool)
+    right, absent = (codes[None] > threshold[:, None]) & (codes > 0)[None], jnp.zeros((1, layout.n_codes), bool)
     if order is not None:
-        chosen = feature[:, None] == columns
+        chosen = feature[:, None] == columns[None]
         is_category = chosen.any(axis=1, keepdims=True) & found_any[:, None]
         in_set, is_absent = category_set(order, jnp.argmax(chosen, axis=1), candidate // 2, layout.n_codes)
         right, absent = jnp.where(is_category, in_set, right), is_category & is_absent
@@ -88,10 +88,10 @@ def best_split(
 def routing_table(split: Split, layout: Layout) -> Bool[Array, "l b"]:
     """Which bin codes go right, for each split."""
     codes = jnp.arange(layout.n_codes, dtype=jnp.int32)
-    right = codes > split.threshold[:, None]
+    right = codes[None] > split.threshold[:, None]
     if layout.categorical:
-        is_category = (split.feature[:, None] == jnp.asarray(layout.categorical)).any(axis=1)
-        in_set = split.categories_right[:, codes // WORD] >> (codes % WORD).astype(jnp.uint32) & 1
+        is_category = (split.feature[:, None] == jnp.asarray(layout.categorical)[None]).any(axis=1)
+        in_set = split.categories_right[:, codes // WORD] >> (codes % WORD).astype(jnp.uint32)[None] & 1
         right = jnp.where(is_category[:, None], in_set.astype(bool), right)
     return right.at[:, 0].set(split.missing_right)
 
@@ -126,4 +126,4 @@ def _sides(
 def _pack(right: Bool[Array, "l b"]) -> UInt32[Array, "l words"]:
     padded = jnp.pad(right, ((0, 0), (0, -right.shape[1] % WORD)))
     bits = padded.reshape(right.shape[0], -1, WORD).astype(jnp.uint32)
-    return (bits << jnp.arange(WORD, dtype=jnp.uint32)).sum(axis=2, dtype=jnp.uint32)
+    return (bits << jnp.arange(WORD, dtype=jnp.uint32)[None, None]).sum(axis=2, dtype=jnp.uint32)

@@ -27,15 +27,15 @@ def order_categories(histogram: Histogram, rules: Rules) -> Order:
     """
     sums = histogram.sum(axis=2, keepdims=True, dtype=histogram.dtype) if rules.spec.symmetric else histogram
     n_pairs = rules.scale.size // 2 * 2
-    scale = rules.scale[:, None, None]
-    g = (sums[:, 0:n_pairs:2] * scale[0:n_pairs:2]).sum(axis=1)
-    h = (sums[:, 1:n_pairs:2] * scale[1:n_pairs:2]).sum(axis=1)
+    scale = rules.scale[None, :, None, None]
+    g = (sums[:, 0:n_pairs:2] * scale[:, 0:n_pairs:2]).sum(axis=1)
+    h = (sums[:, 1:n_pairs:2] * scale[:, 1:n_pairs:2]).sum(axis=1)
     codes = jnp.arange(histogram.shape[0])[:, None, None]
     present = (h > 0) & (codes > 0)
     n_present = present.sum(axis=0)
     one_hot = n_present <= rules.spec.max_cat_to_onehot
     smooth = g / jnp.where(present, h + rules.hyper.cat_smooth, 1.0)
-    key = jnp.where(present, jnp.where(one_hot, codes.astype(g.dtype), smooth), jnp.inf)
+    key = jnp.where(present, jnp.where(one_hot[None], codes.astype(g.dtype), smooth), jnp.inf)
     return Order(jnp.argsort(key, axis=0, stable=True).astype(jnp.int32), n_present, one_hot)
 
 
@@ -45,9 +45,9 @@ def best_categories(histogram: Histogram, order: Order, rules: Rules, has_missin
     ranks = jnp.arange(histogram.shape[0])[:, None, None]
     codes = jnp.broadcast_to(order.codes, (histogram.shape[0], *histogram.shape[2:]))
     ordered = jnp.take_along_axis(histogram, codes[:, None], axis=0)
-    ordered = jnp.where((ranks < order.n_present)[:, None], ordered, 0)
-    prefix = missing + jnp.cumsum(ordered, axis=0, dtype=histogram.dtype)
-    lefts = jnp.where(order.one_hot, total - ordered, prefix)  # with missing values on the left
+    ordered = jnp.where((ranks < order.n_present[None])[:, None], ordered, 0)
+    prefix = missing[None] + jnp.cumsum(ordered, axis=0, dtype=histogram.dtype)
+    lefts = jnp.where(order.one_hot[None, None], total[None] - ordered, prefix)  # with missing values on the left
     return search(lefts, missing if has_missing else None, total, rules)
 
 
@@ -58,9 +58,9 @@ def category_set(
     nodes = jnp.arange(column.size)
     codes = order.codes[:, nodes, column].T
     ranks = jnp.arange(codes.shape[1])
-    present = ranks < order.n_present[nodes, column][:, None]
+    present = ranks[None] < order.n_present[nodes, column][:, None]
     cut = position[:, None]
-    in_set = present & jnp.where(order.one_hot[nodes, column][:, None], ranks == cut, ranks > cut)
+    in_set = present & jnp.where(order.one_hot[nodes, column][:, None], ranks[None] == cut, ranks[None] > cut)
     nothing = jnp.zeros((column.size, n_codes), dtype=bool)
     by_code = (nodes[:, None], codes)
     return nothing.at[by_code].set(in_set), (~nothing).at[by_code].set(~present)

@@ -11,7 +11,7 @@ from jboost._typing import pytree, static_field
 
 @pytree
 class Rules:
-    """What makes a split good: the regularisation, and the scale that turns fixed point into numbers."""
+    """What makes a split good: the regularisation, and the value of one step of each fixed-point statistic."""
 
     hyper: Hyper
     scale: Float[Array, " c"]

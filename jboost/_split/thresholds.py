@@ -46,7 +46,7 @@ def search(
     gains = jax.vmap(partial(candidate_gain, total=total, rules=rules))
     gain = gains(lefts)[:, None]
     if missing is not None:
-        gain = jnp.concatenate([gain, gains(lefts - missing)[:, None]], axis=1)
+        gain = jnp.concatenate([gain, gains(lefts - missing[None])[:, None]], axis=1)
     flat = gain.reshape(-1, *gain.shape[2:])
     winner = jnp.argmax(flat, axis=0).astype(jnp.int32)
     best = jnp.take_along_axis(flat, winner[None], axis=0)[0]

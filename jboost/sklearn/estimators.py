@@ -295,7 +295,8 @@ class JBoostClassifier(ClassifierMixin, Boosting):
     def _probability(self, score: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n classes"]:
         if len(self.classes_) == 1:
             return np.ones((len(score), 1))
-        linked = apply_link(self.model_.inverse_link, score).reshape(len(score), -1)
+        linked = apply_link(self.model_.inverse_link, score)
+        linked = linked[:, None] if linked.ndim == 1 else linked
         return linked if linked.shape[1] > 1 else np.hstack([1 - linked, linked])
 
     def _decision(self, score: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:

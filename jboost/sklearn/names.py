@@ -53,7 +53,7 @@ def classification_loss(loss: Any, n_classes: int) -> Loss:
         raise _unknown("loss", loss, ["log_loss", "exponential"])
     given = as_loss(loss)
     if (given.name or "").partition("(")[0] in [*REGRESSION_LOSSES, "quantile"]:
-        raise ValueError(f"loss must be one of class numbers in a classifier, got {given.name}")
+        raise ValueError(f"loss must be one for classes, got {given.name}")
     if given.n_outputs is None:
         given = dataclasses.replace(given, n_outputs=n_outputs)
     elif given.n_outputs != (n_outputs or given.n_outputs) or given.n_outputs > max(n_classes, 2):

@@ -58,7 +58,10 @@ def check_eval_set(eval_set: Any, eval_sample_weight: Any) -> list[tuple[Any, An
 
 def draw_seed(random_state: Any) -> int:
     """Return an integer as it is, and a random one from a generator or from NumPy's global state."""
-    generator = check_random_state(random_state)
+    try:
+        generator = check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(f"random_state: {error}") from error
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(generator.randint(np.iinfo(np.int32).max))
