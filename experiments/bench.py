@@ -1,4 +1,4 @@
-"""How fast is jboost beside XGBoost, LightGBM and CatBoost, in one run on this machine?
+"""Measure the speed of jboost beside XGBoost, LightGBM and CatBoost, in one run on this machine.
 
     python experiments/bench.py [--rows 1000000] [--trees 30] [--only jboost-255 ...] [--json FILE]
 
@@ -11,6 +11,7 @@ A last case times a first fit of 10,000 rows in a fresh process, compilation inc
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import importlib.util
 import json
 import platform
@@ -20,7 +21,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +184,7 @@ def about(gpu: bool, threads: int) -> dict[str, Any]:
     versions = {}
     for name in installed:
         try:
-            versions[name] = version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "source"
     return {
@@ -198,7 +198,9 @@ def processor() -> str:
     """Name the processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), platform.processor())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if "model name" in line), platform.processor()
+    )
 
 
 def show(cases: dict[str, dict[str, Any]]) -> str:
@@ -224,7 +226,9 @@ def show(cases: dict[str, dict[str, Any]]) -> str:
 
 def main() -> None:
     """Run the cases and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--trees", type=int, default=30)
     parser.add_argument("--threads", type=int, default=len(_cores()))
@@ -235,7 +239,11 @@ def main() -> None:
     if options.case:
         library, bins, rows, trees, threads, gpu = options.case
         fresh = library == FRESH
-        found = measure_fresh() if fresh else measure(library, int(bins), int(rows), int(trees), int(threads), gpu == "True")
+        found = (
+            measure_fresh()
+            if fresh
+            else measure(library, int(bins), int(rows), int(trees), int(threads), gpu == "True")
+        )
         print(json.dumps(found))
         return
     import jax
@@ -255,7 +263,9 @@ def main() -> None:
         cases[FRESH] = run_apart([FRESH, *map(str, (0, 0, 0, options.threads, gpu))])
     print(show(cases))
     if options.json is not None:
-        options.json.write_text(json.dumps({"about": about(gpu, options.threads), "cases": cases}, indent=1) + "\n")
+        options.json.write_text(
+            json.dumps({"about": about(gpu, options.threads), "cases": cases}, indent=1) + "\n"
+        )
 
 
 def _cores() -> set[int]:

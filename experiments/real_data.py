@@ -1,4 +1,4 @@
-"""How accurate is jboost on real data, beside XGBoost, LightGBM, CatBoost and scikit-learn?
+"""Measure the accuracy of jboost on real data, beside XGBoost, LightGBM, CatBoost and scikit-learn.
 
     python experiments/real_data.py FOLDER [--only NAME ...] [--set NAME=VALUE ...] [--markdown FILE]
 
@@ -56,9 +56,7 @@ def loss_for(data: Any) -> jboost.Loss:
     return jboost.losses.softmax(int(data.y.max()) + 1)
 
 
-def fit_and_score(
-    suite: ModuleType, data: Any, policy: str, settings: dict[str, Any]
-) -> dict[str, float]:
+def fit_and_score(suite: ModuleType, data: Any, policy: str, settings: dict[str, Any]) -> dict[str, float]:
     """Fit on 80 % of the training part, stop on the rest, and score the test part."""
     rows = data.train_index
     order = np.random.default_rng(0).permutation(len(rows))
@@ -85,8 +83,15 @@ def fit_and_score(
     start = time.perf_counter()
     binned = jboost.bin_features(X, sample_weight=w_train)
     valid = (jboost.bin_features(X_valid, edges=binned.edges), *rest)
-    model, history = jboost.fit(
-        loss_for(data), binned, y_train, spec=spec, hyper=hyper, sample_weight=w_train, valid=valid, verbose=False
+    model, _ = jboost.fit(
+        loss_for(data),
+        binned,
+        y_train,
+        spec=spec,
+        hyper=hyper,
+        sample_weight=w_train,
+        valid=valid,
+        verbose=False,
     )
     seconds = time.perf_counter() - start
     score = jboost.predict(model, data.X.iloc[data.test_index])
@@ -100,7 +105,9 @@ def peer_scores(known: dict[str, Any], name: str, metric: str) -> dict[str, floa
     return {library: value for library, value in found.items() if value is not None}
 
 
-def compare(name: str, metric: str, n_test: int, ours: dict[str, Any], peers: dict[str, float]) -> dict[str, Any]:
+def compare(
+    name: str, metric: str, n_test: int, ours: dict[str, Any], peers: dict[str, float]
+) -> dict[str, Any]:
     """Put the better policy beside the median peer."""
     sign = 1 if metric in HIGHER_IS_BETTER else -1
     best = max((ours[policy][metric] for policy in ours), key=lambda value: sign * value)
@@ -137,8 +144,12 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Fit the data sets named, or all of them, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", default=os.environ.get("JBOOST_DATA"), help="where suite.py lies")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "folder", nargs="?", default=os.environ.get("JBOOST_DATA"), help="where suite.py lies"
+    )
     parser.add_argument("--only", nargs="*", default=[], help="names of data sets")
     parser.add_argument("--policy", nargs="*", default=POLICIES, choices=POLICIES)
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="fields of Hyper or Spec")

@@ -21,7 +21,7 @@ CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl
 QUIET_SECONDS = 2.0  # a fit shorter than this shows no progress bar unless asked to
 
 
-def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, Float[Array, ""]]:
+def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, Any]:
     """Run the rounds of a concrete problem.
 
     The number of rounds is no part of the compiled program. Ctrl-C ends the run with a warning; a loss that is

@@ -96,7 +96,10 @@ def predict(model: Ensemble, X: Any) -> Float[Array, "n *k"]:
     (8,)
     """
     check_model(model)
-    return _as_output(model, score_bins(model, read_bins(model.edges, X)))
+    score = score_bins(model, read_bins(model.edges, X))
+    if is_traced(score):
+        return _as_output(model, score)
+    return jnp.asarray(_as_output(model, np.asarray(score)))  # on the host, a new shape costs no compilation
 
 
 def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
@@ -128,7 +131,9 @@ def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
     def scores() -> Iterator[Array]:
         score = _start(model, bins.shape[1])
         for i in range(model.n_trees):
-            score = _add_round_jit(edges_layout(model.edges), model.symmetric, model.trees, model.leaf_value, bins, score, i)
+            score = _add_round_jit(
+                edges_layout(model.edges), model.symmetric, model.trees, model.leaf_value, bins, score, i
+            )
             yield _as_output(model, score)
 
     return scores()
@@ -191,7 +196,9 @@ def concatenate(first: Ensemble, second: Ensemble) -> Ensemble:
     >>> jboost.concatenate(model, model).n_trees
     6
     """
-    shapes = [[(x.shape[1:], x.dtype) for x in (*jax.tree.leaves(m.trees), m.leaf_value)] for m in (first, second)]
+    shapes = [
+        [(x.shape[1:], x.dtype) for x in (*jax.tree.leaves(m.trees), m.leaf_value)] for m in (first, second)
+    ]
     if shapes[0] != shapes[1] or first.symmetric != second.symmetric:
         raise ValueError("the models must have the same depth, growth policy, outputs and kind of columns")
 
@@ -219,7 +226,7 @@ def check_model(model: Any) -> None:
         raise ValueError("model holds float64 numbers and needs jax_enable_x64, under which it was fitted")
 
 
-def score_bins(model: Ensemble, bins: Int[Array, "f n"]) -> Float[Array, "n k"]:
+def score_bins(model: Ensemble, bins: Any) -> Float[Array, "n k"]:
     """Score rows given by their bin codes [f n].
 
     Outside of a transformation rows and rounds are padded, so that other sizes reuse the compiled program.
@@ -227,13 +234,13 @@ def score_bins(model: Ensemble, bins: Int[Array, "f n"]) -> Float[Array, "n k"]:
     layout, n_rows = edges_layout(model.edges), bins.shape[1]
     if is_traced(model, bins):
         return sum_rounds(layout, model.symmetric, model.trees, model.leaf_value, bins, _start(model, n_rows))
-    padded = pad_axis(bins, bucket(n_rows), axis=1)
+    padded = pad_axis(np.asarray(bins), bucket(n_rows), axis=1)
     longer = _replace_rounds(model, lambda array: pad_axis(np.asarray(array), bucket(model.n_trees)))
     start = _start(model, padded.shape[1])
     score = _sum_rounds_jit(
         layout, model.symmetric, longer.trees, longer.leaf_value, padded, start, model.n_trees
     )
-    return score[:n_rows]
+    return jnp.asarray(np.asarray(score)[:n_rows])  # on the host, a new shape costs no compilation
 
 
 def leaf_of(layout: Layout, symmetric: bool, tree: Tree, bins: Int[Array, "f n"]) -> Int[Array, "n *k"]:
@@ -283,11 +290,11 @@ def _start(model: Ensemble, n_rows: int) -> Float[Array, "n k"]:
     return jnp.broadcast_to(model.base, (n_rows, model.n_outputs))
 
 
-def _as_output(model: Ensemble, score: Float[Array, "n k"]) -> Float[Array, "n *k"]:
+def _as_output(model: Ensemble, score: Any) -> Any:
     return score[:, 0] if model.scalar_output else score
 
 
-def _replace_rounds(model: Ensemble, change: Callable[[Array], Array]) -> Ensemble:
+def _replace_rounds(model: Ensemble, change: Callable[[Array], Any]) -> Ensemble:
     return _with_rounds(model, jax.tree.map(change, model.trees), change(model.leaf_value))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -111,7 +110,9 @@ def _quantiles(
     def one(residual: Array, leaf: Array) -> Array:
         return grouped_quantile(residual, weight, leaf, n_leaves, level)
 
-    values = [one(residual[:, j], by_output[:, j]) for j in range(residual.shape[1])]  # faster than under vmap
+    values = [
+        one(residual[:, j], by_output[:, j]) for j in range(residual.shape[1])
+    ]  # faster than under vmap
     return limit_step(jnp.stack(values, axis=1), hyper)
 
 

@@ -50,12 +50,17 @@ def why_unavailable(target: str, is_right: Callable[[], bool]) -> str | None:
 def _register(target: str, is_right: Callable[[], bool]) -> str | None:
     if os.environ.get("JBOOST_NATIVE", "1") == "0":
         return "turned off by JBOOST_NATIVE=0"
-    library = next((path for path in Path(__file__).parent.glob("_library.*") if path.suffix in SUFFIXES), None)
+    library = next(
+        (path for path in Path(__file__).parent.glob("_library.*") if path.suffix in SUFFIXES), None
+    )
     if library is None:
         return "not built: there was no C++ compiler, or no JAX, when jboost was installed"
     # Initialise the CPU first: jaxlib refuses a library made for a newer one here, and not later, elsewhere.
     device = jax.local_devices(backend="cpu")[0]
     handler = jax.ffi.pycapsule(getattr(ctypes.CDLL(str(library)), target))
     jax.ffi.register_ffi_target(target, handler, platform="cpu")
-    with jax.ensure_compile_time_eval(), jax.default_device(device):  # the caller may be in a trace or on a GPU
+    with (
+        jax.ensure_compile_time_eval(),
+        jax.default_device(device),
+    ):  # the caller may be in a trace or on a GPU
         return None if is_right() else "its self-check gave a wrong answer"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-import jax
 import numpy as np
 
-_Array = TypeVar("_Array", np.ndarray, jax.Array)
 SMALLEST = 64  # fewer rows are padded to this many
 
 
@@ -17,10 +13,7 @@ def bucket(n: int) -> int:
     return max(-(-n // step) * step, SMALLEST)
 
 
-def pad_axis(array: np.ndarray | jax.Array, size: int, axis: int = 0) -> np.ndarray | jax.Array:
+def pad_axis(array: np.ndarray, size: int, axis: int = 0) -> np.ndarray:
     """Lengthen an axis with zeros: missing codes, zero weights, targets that nobody reads."""
     missing = size - array.shape[axis]
-    if missing == 0:
-        return array
-    widths = [(0, missing if i == axis else 0) for i in range(array.ndim)]
-    return np.pad(array, widths) if isinstance(array, np.ndarray) else jax.numpy.pad(array, widths)
+    return np.pad(array, [(0, missing if i == axis else 0) for i in range(array.ndim)]) if missing else array

@@ -16,7 +16,11 @@ def sample_rows(key: Array, n_rows: int, fraction: Float[Array, ""]) -> Bool[Arr
 
 
 def sample_columns(
-    key: Array, usable: Bool[Array, " f"], by_tree: Float[Array, ""], by_level: Float[Array, ""], n_levels: int
+    key: Array,
+    usable: Bool[Array, " f"],
+    by_tree: Float[Array, ""],
+    by_level: Float[Array, ""],
+    n_levels: int,
 ) -> Bool[Array, "d f"]:
     """Draw a share of the usable columns for a tree and, of those, a share for each level.
 

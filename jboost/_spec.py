@@ -170,7 +170,7 @@ def _check_number(name: str, value: Any) -> jax.Array:
 def _check_integer(name: str, value: Any, low: int, high: int | None) -> None:
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < low or (high is not None and value > high):
+    if int(value) < low or (high is not None and int(value) > high):
         expected = f"at least {low}" if high is None else f"between {low} and {high}"
         raise ValueError(f"{name} must be {expected}, got {value}")
 

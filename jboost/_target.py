@@ -40,7 +40,7 @@ def as_target(y: Any, name: str) -> Any:
 def as_weight(weight: Any, n_rows: int, name: str) -> Float[Array, " n"]:
     """Return weights as floats, ones by default; raise unless they are finite, non-negative and not all 0."""
     if weight is None:
-        return jnp.ones(n_rows)
+        return jnp.asarray(np.ones(n_rows), dtype=float)
     array = weight if hasattr(weight, "dtype") else np.asarray(weight)
     if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool) or jnp.iscomplexobj(array):
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -73,7 +73,7 @@ def _as_leaf(leaf: Any, name: str) -> Array:
     if array.shape[0] == 0:
         raise ValueError(f"{name} must have at least one row, got shape {array.shape}")
     if array.dtype == object:
-        array = _from_objects(array, name)
+        array = _from_objects(np.asarray(array), name)
     if array.dtype == bool:
         array = array.astype(np.int32)
     if jnp.iscomplexobj(array) or not jnp.issubdtype(array.dtype, jnp.number):
@@ -91,7 +91,9 @@ def _as_leaf(leaf: Any, name: str) -> Array:
 def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     """Read Python numbers; None and NA become NaN, which is refused later."""
     try:
-        return np.array([np.nan if value is None else float(value) for value in array.ravel()]).reshape(array.shape)
+        return np.array([np.nan if value is None else float(value) for value in array.ravel()]).reshape(
+            array.shape
+        )
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must hold real numbers, got an array of objects: {error}") from None
 

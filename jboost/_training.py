@@ -19,11 +19,11 @@ from jboost._derivatives import check_derivatives, raw_value_grad_hess
 from jboost._driver import drive
 from jboost._ensemble import Ensemble, check_model, concatenate, edges_layout, score_bins
 from jboost._loss import Loss, Quantile, as_loss, resolve_outputs
-from jboost._padding import bucket, pad_axis
+from jboost._padding import bucket
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._target import as_key, as_target, as_weight
 from jboost._typing import is_traced, pytree
-from jboost.metrics import Metric, as_metric
+from jboost.metrics import as_metric
 from jboost.metrics import mean_loss as mean_loss_metric
 
 
@@ -196,8 +196,11 @@ def _rows(binned: Binned, y: Any, weight: Any, names: tuple[str, str, str]) -> R
     n_rows = binned.bins.shape[1]
     n_targets = jax.tree.leaves(y)[0].shape[0]
     if n_targets != n_rows:
-        raise ValueError(f"{names[1]} must have one entry for each of the {n_rows} rows of {names[0]}, got {n_targets}")
-    return Rows(jnp.asarray(binned.bins), *_without_absent(y, as_weight(weight, n_rows, names[2])))
+        raise ValueError(
+            f"{names[1]} must have one entry for each of the {n_rows} rows of {names[0]}, got {n_targets}"
+        )
+    y, weight = _without_absent(y, as_weight(weight, n_rows, names[2]))
+    return Rows(jnp.asarray(binned.bins), y, weight)
 
 
 def _without_absent(y: Any, weight: Float[Array, " n"]) -> tuple[Any, Float[Array, " n"]]:
@@ -205,15 +208,17 @@ def _without_absent(y: Any, weight: Float[Array, " n"]) -> tuple[Any, Float[Arra
 
     Such a row is absent: nothing depends on it, and the derivative by its weight is 0.
     """
-    present = weight > 0
-    if not is_traced(weight) and bool(present.all()):
+    if not is_traced(weight) and np.asarray(weight).all():
         return y, weight
-    source = jnp.argmax(present)
+    numpy = jnp if is_traced(y, weight) else np  # on the host, a new shape costs no compilation
+    present = numpy.asarray(weight) > 0
+    source = numpy.argmax(present)
 
     def fill(array: Array) -> Array:
-        return jnp.where(present.reshape(-1, *[1] * (array.ndim - 1)), array, array[source][None])
+        shaped = present.reshape(-1, *[1] * (array.ndim - 1))
+        return jnp.asarray(numpy.where(shaped, array, numpy.asarray(array)[source][None]))
 
-    return jax.tree.map(fill, y), jnp.where(present, weight, 0.0)
+    return jax.tree.map(fill, y), jnp.asarray(numpy.where(present, weight, numpy.zeros_like(weight)))
 
 
 def _check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "y") -> None:
@@ -236,13 +241,17 @@ def _valid_rows(valid: Any, edges: BinEdges, y: Any) -> Rows:
         raise ValueError("valid[1] must have the structure of y")
     for one, other in zip(jax.tree.leaves(y_valid), jax.tree.leaves(y), strict=True):
         if one.shape[1:] != other.shape[1:]:
-            raise ValueError(f"valid[1] must have rows of shape {other.shape[1:]} as y has, got {one.shape[1:]}")
+            raise ValueError(
+                f"valid[1] must have rows of shape {other.shape[1:]} as y has, got {one.shape[1:]}"
+            )
     y_valid = jax.tree.map(lambda one, other: one.astype(other.dtype), y_valid, y)
     try:
         bins = read_bins(edges, X)
     except (TypeError, ValueError) as error:
         raise type(error)(f"valid[0]: {error}") from None
-    return _rows(Binned(bins, edges, True), y_valid, weight, ("valid[0]", "valid[1]", "valid[2]"))
+    return _rows(
+        Binned(jnp.asarray(bins), edges, True), y_valid, weight, ("valid[0]", "valid[1]", "valid[2]")
+    )
 
 
 def _check_combination(loss: Loss, y: Any, spec: Spec) -> None:
@@ -259,15 +268,18 @@ def _pad(problem: Problem) -> Problem:
 
 
 def _pad_rows(rows: Rows) -> Rows:
-    size = bucket(rows.weight.size)
-    source = int(np.argmax(np.asarray(rows.weight) > 0))
-    filler = np.full(size - rows.weight.size, source)
+    """Pad on the host, where a new shape costs no compilation."""
+    weight = np.asarray(rows.weight)
+    filler = np.full(bucket(weight.size) - weight.size, np.argmax(weight > 0))
 
-    def extend(array: Array) -> Array:
-        return jnp.concatenate([array, array[filler]]) if filler.size else array
+    def extend(array: Array, axis: int = 0) -> Array:
+        host = np.asarray(array)
+        return (
+            jnp.asarray(np.concatenate([host, np.take(host, filler, axis)], axis)) if filler.size else array
+        )
 
-    bins = jnp.concatenate([rows.bins, rows.bins[:, filler]], axis=1) if filler.size else rows.bins
-    return Rows(bins, jax.tree.map(extend, rows.y), pad_axis(rows.weight, size))
+    padded = np.append(weight, np.zeros(filler.size, weight.dtype))
+    return Rows(extend(rows.bins, 1), jax.tree.map(extend, rows.y), jnp.asarray(padded))
 
 
 def _prepare(problem: Problem, init_model: Ensemble | None) -> tuple[Float[Array, " k"], Problem]:
@@ -278,8 +290,8 @@ def _prepare(problem: Problem, init_model: Ensemble | None) -> tuple[Float[Array
         base, usable, _ = _examine(problem)
     else:
         any_rounds = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
-        base, usable, derivatives = _examine_jit(any_rounds)
-        check_derivatives(problem.loss, *derivatives, problem.train.weight)
+        base, usable, (value, g, h) = _examine_jit(any_rounds)
+        check_derivatives(problem.loss, value, g, h, problem.train.weight)
     base = base if init_model is None else init_model.base
     return base, dataclasses.replace(problem, usable=usable)
 

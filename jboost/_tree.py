@@ -76,7 +76,8 @@ def grow_tree(
     spec, layout = rules.spec, columns.layout
     node = jnp.zeros(columns.bins.shape[1], dtype=jnp.int32)
     slot = jnp.where(active, 0, jnp.ones_like(node))
-    histogram = built_right = None
+    built_right = jnp.zeros(1, dtype=bool)
+    histogram = None
     splits: list[Split] = []
     for level in range(spec.max_depth):
         built = reduce(build_histogram(columns.bins, slot, statistics, max(2**level // 2, 1), layout.n_codes))
@@ -101,18 +102,23 @@ def tree_depth(tree: Tree, symmetric: bool) -> int:
 
 def leaf_index(tree: Tree, bins: Bins, layout: Layout, symmetric: bool) -> Int[Array, " n"]:
     """Find the leaf of every row, given the bin codes [f n]."""
-    node = jnp.zeros(bins.shape[1], dtype=jnp.int32)
-    for level in range(tree_depth(tree, symmetric)):
-        slots = slice(level, level + 1) if symmetric else slice(2**level - 1, 2 ** (level + 1) - 1)
-        split = Split(*(field[slots] for field in jax.tree.leaves(tree)))
-        node = 2 * node + _route(bins, node, split, routing_table(split, layout), layout)
-    return node
+    splits = Split(tree.feature, tree.threshold, tree.missing_right, tree.categories_right, tree.gain)
+
+    def descend(level: Int[Array, ""], node: Int[Array, " n"]) -> Int[Array, " n"]:
+        if symmetric:
+            split = jax.tree.map(lambda field: jax.lax.dynamic_slice_in_dim(field, level, 1), splits)
+            return 2 * node + _route(bins, node, split, routing_table(split, layout), layout)
+        slot = 2**level - 1 + node
+        return 2 * node + _route(bins, slot, splits, routing_table(splits, layout), layout)
+
+    start = jnp.zeros(bins.shape[1], dtype=jnp.int32)
+    return jax.lax.fori_loop(0, tree_depth(tree, symmetric), descend, start)
 
 
 def _route(
     bins: Bins, node: Int[Array, " n"], split: Split, table: Bool[Array, "l b"], layout: Layout
 ) -> Bool[Array, " n"]:
-    """Say which rows go right."""
+    """Say which rows go right, by the split of their node."""
     shared = split.feature.size == 1
     if shared:
         codes = jax.lax.dynamic_index_in_dim(bins, split.feature[0], axis=0, keepdims=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
+import jax.core
 import numpy as np
 
 MISSING_BIN = 0  # the bin code of a missing or unseen value; values have the codes 1, 2, ...

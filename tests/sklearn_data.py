@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 
 from jboost import JBoostClassifier, JBoostRegressor
 
-SMALL = {"n_estimators": 6, "max_depth": 2, "learning_rate": 0.5, "max_bins": 15}
+SMALL = {"n_estimators": 6, "max_depth": 2, "learning_rate": 0.5, "max_bins": 15, "n_iter_no_change": 3}
 _rng = np.random.default_rng(0)
 X = np.round(_rng.normal(size=(60, 3)), 1)
 Y = 2 * X[:, 0] + np.abs(X[:, 1]) + 0.3 * _rng.normal(size=60)
@@ -18,11 +20,11 @@ for _array in (X, Y, POSITIVE, THREE, WEIGHT):
     _array.setflags(write=False)
 
 
-def regressor(**parameters):
+def regressor(**parameters) -> Any:
     return JBoostRegressor(**SMALL | parameters)
 
 
-def classifier(**parameters):
+def classifier(**parameters) -> Any:
     return JBoostClassifier(**SMALL | parameters)
 
 

@@ -80,5 +80,7 @@ def with_siblings(parent, built, built_right):
     was_built = jnp.arange(2)[None] == built_right[:, None]
     built, parent = built[:, :, :, None], parent[:, :, :, None]
     b, c, n_nodes, _, f = parent.shape
-    children = jnp.where(was_built[None, None, ..., None], built, parent - built).reshape(b, c, 2 * n_nodes, f)
+    children = jnp.where(was_built[None, None, ..., None], built, parent - built).reshape(
+        b, c, 2 * n_nodes, f
+    )
     return lax.optimization_barrier(children)  # several read it: it is not to be computed anew for each

@@ -71,7 +71,10 @@ def best_split(
     found_any = gain > 0
     threshold = jnp.where(found_any, candidate // 2, layout.n_codes)
     codes = jnp.arange(layout.n_codes, dtype=jnp.int32)
-    right, absent = (codes[None] > threshold[:, None]) & (codes > 0)[None], jnp.zeros((1, layout.n_codes), bool)
+    right, absent = (
+        (codes[None] > threshold[:, None]) & (codes > 0)[None],
+        jnp.zeros((1, layout.n_codes), bool),
+    )
     if order is not None:
         chosen = feature[:, None] == columns[None]
         is_category = chosen.any(axis=1, keepdims=True) & found_any[:, None]

@@ -47,7 +47,9 @@ def best_categories(histogram: Histogram, order: Order, rules: Rules, has_missin
     ordered = jnp.take_along_axis(histogram, codes[:, None], axis=0)
     ordered = jnp.where((ranks < order.n_present[None])[:, None], ordered, 0)
     prefix = missing[None] + jnp.cumsum(ordered, axis=0, dtype=histogram.dtype)
-    lefts = jnp.where(order.one_hot[None, None], total[None] - ordered, prefix)  # with missing values on the left
+    lefts = jnp.where(
+        order.one_hot[None, None], total[None] - ordered, prefix
+    )  # with missing values on the left
     return search(lefts, missing if has_missing else None, total, rules)
 
 

@@ -62,7 +62,9 @@ def node_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rule
     return jnp.where(admissible(sides[0]) & admissible(sides[1]), gain, -jnp.inf)
 
 
-def candidate_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rules) -> Float[Array, "l f"]:
+def candidate_gain(
+    left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rules
+) -> Float[Array, "l f"]:
     """The gain of a candidate: of each node, or summed over the nodes that it helps (symmetric growth)."""
     gain = node_gain(left, total, rules)
     return jnp.maximum(gain, 0.0).sum(axis=0, keepdims=True) if rules.spec.symmetric else gain

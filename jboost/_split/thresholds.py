@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from jboost._split import native
 from jboost._split.formulas import Rules, candidate_gain
@@ -40,7 +40,10 @@ def best_thresholds(histogram: Histogram, rules: Rules, has_missing: bool) -> Be
 
 
 def search(
-    lefts: Int[Array, "b c l f"], missing: Int[Array, "c l f"] | None, total: Int[Array, "c l 1"], rules: Rules
+    lefts: Int[Array, "b c l f"],
+    missing: Int[Array, "c l f"] | None,
+    total: Int[Array, "c l 1"],
+    rules: Rules,
 ) -> Best:
     """Evaluate every candidate at once. `lefts` holds what goes left, missing values included."""
     gains = jax.vmap(partial(candidate_gain, total=total, rules=rules))

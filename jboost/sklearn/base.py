@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -24,6 +24,7 @@ from jboost.sklearn.history import continued, cut
 from jboost.sklearn.names import metric_of
 from jboost.sklearn.rows import (
     Rows,
+    check_domain,
     check_eval_set,
     check_weights,
     draw_seed,
@@ -74,7 +75,7 @@ class Boosting(BaseEstimator):
         sample_weight: Any = None,
         eval_set: Any = None,
         eval_sample_weight: Any = None,
-    ) -> Any:
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -111,6 +112,9 @@ class Boosting(BaseEstimator):
         watched = self._eval_rows(pairs, train) if held is None else [held]
         loss = self._loss()
         metric = metric_of(self.eval_metric, loss)
+        for i, rows in enumerate(watched if pairs else []):
+            for check in (loss.check_target, metric.check_target):
+                check_domain(check, rows.y, f"eval_set[{i}]")
         model, history = fit(
             loss,
             train.data,
@@ -223,11 +227,11 @@ class Boosting(BaseEstimator):
         try:
             return bin_features(X, self.max_bins, weight, self.categorical_features)
         except TypeError as error:
-            if not str(error).startswith("X:"):
+            if "`categorical`" not in str(error):
                 raise
+            message = str(error).replace("`categorical`", "`categorical_features`")
             # scikit-learn's checks of an estimator look for these words
-            hint = "each argument must be a string in one of categorical_features, or a number"
-            raise TypeError(f"{error} ({hint})") from error
+            raise TypeError(f"{message} (an argument must be a string there, or a number)") from error
 
     def _eval_rows(self, pairs: list[tuple[Any, Any, Any]], train: Rows) -> list[Rows]:
         """Check, encode and bin the pairs (X, y) of eval_set with their weights."""
@@ -261,12 +265,12 @@ class Boosting(BaseEstimator):
 
     # ------------------------------------------------------------ the fitted model
 
-    def _score(self, X: Any) -> Float[np.ndarray, "n ..."]:
+    def _raw_score(self, X: Any) -> Float[np.ndarray, "n ..."]:
         check_is_fitted(self)
         self._check_features(X)
         return np.asarray(predict(self.model_, X), dtype=np.float64)
 
-    def _staged_score(self, X: Any) -> Iterator[Float[np.ndarray, "n ..."]]:
+    def _staged_raw_score(self, X: Any) -> Iterator[Float[np.ndarray, "n ..."]]:
         check_is_fitted(self)
         self._check_features(X)
         return (np.asarray(score, dtype=np.float64) for score in staged_predict(self.model_, X))

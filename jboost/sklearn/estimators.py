@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import Tags, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -122,7 +121,7 @@ class JBoostRegressor(RegressorMixin, Boosting):
         float64 [n] or [n k]
             As many columns as the score has; the mean for losses of counts and amounts.
         """
-        score = self._score(X)
+        score = self._raw_score(X)
         return apply_link(self.model_.inverse_link, score)
 
     def staged_predict(self, X: Any) -> Iterator[Float[np.ndarray, "n ..."]]:
@@ -138,11 +137,11 @@ class JBoostRegressor(RegressorMixin, Boosting):
         float64 [n] or [n k]
             Predictions; the last equals `predict(X)`.
         """
-        for score in self._staged_score(X):
+        for score in self._staged_raw_score(X):
             yield apply_link(self.model_.inverse_link, score)
 
     def _encode(self, y: np.ndarray, reset: bool) -> np.ndarray:
-        return y.astype(np.float64) if y.dtype.kind == "O" else y
+        return y
 
     def _loss(self) -> Loss:
         return regression_loss(self.loss, self.quantile)
@@ -224,7 +223,7 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         float64 [n classes]
             In the order of `classes_`.
         """
-        return self._probability(self._score(X))
+        return self._probability(self._raw_score(X))
 
     def decision_function(self, X: Any) -> Float[np.ndarray, "n ..."]:
         """Return the raw scores, before the link.
@@ -239,7 +238,7 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         float64 [n] or [n classes]
             For up to two classes the score of the last, for more the score of each.
         """
-        return self._decision(self._score(X))
+        return self._decision(self._raw_score(X))
 
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Yield the most probable label after one round, two rounds, and so on.
@@ -270,7 +269,7 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         float64 [n classes]
             Probabilities; the last equals `predict_proba(X)`.
         """
-        for score in self._staged_score(X):
+        for score in self._staged_raw_score(X):
             yield self._probability(score)
 
     def staged_decision_function(self, X: Any) -> Iterator[Float[np.ndarray, "n ..."]]:
@@ -286,7 +285,7 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         float64 [n] or [n classes]
             Scores; the last equals `decision_function(X)`.
         """
-        for score in self._staged_score(X):
+        for score in self._staged_raw_score(X):
             yield self._decision(score)
 
     def _label(self, probability: Float[np.ndarray, "n classes"]) -> np.ndarray:
@@ -309,9 +308,14 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         y = column_or_1d(y, warn=True)
         if reset:
             check_classification_targets(y)
-            self._encoder = LabelEncoder().fit(y)
-            self.classes_ = np.asarray(self._encoder.classes_)
-        return self._encoder.transform(y) + (len(self.classes_) == 1)
+        labels, place = np.unique(y, return_inverse=True)
+        if reset:
+            self.classes_ = labels
+        number = {label: i for i, label in enumerate(self.classes_.tolist(), len(self.classes_) == 1)}
+        unseen = [label for label in labels.tolist() if label not in number]
+        if unseen:
+            raise ValueError(f"y has labels that fit has not seen: {unseen[:5]}")
+        return np.array([number[label] for label in labels.tolist()])[place]
 
     def _strata(self, target: np.ndarray) -> np.ndarray:
         return target

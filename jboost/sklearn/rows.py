@@ -107,8 +107,17 @@ def _apply(function: Callable[..., Array], *arguments: Any) -> Array:
     return function(*arguments)
 
 
+def check_domain(check: Callable[[np.ndarray], None] | None, y: np.ndarray, name: str) -> None:
+    """Run the check of a loss or metric on a target, and name the target where it fails."""
+    try:
+        if check is not None:
+            check(y)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
 def metric_curve(model: Ensemble, metric: Metric, rows: Rows) -> list[float]:
     """Score the rows after each round."""
-    y = as_target(rows.y, "y", metric.check_target)
+    y = as_target(rows.y, "y")
     weight = as_weight(rows.weight, len(rows.weight), "weight")
     return [float(_apply(metric.function, score, y, weight)) for score in staged_predict(model, rows.data)]
