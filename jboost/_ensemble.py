@@ -126,6 +126,7 @@ def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
     3
     """
     check_model(model)
+    _check_precision(model)
     bins = read_bins(model.edges, X)
 
     def scores() -> Iterator[Array]:
@@ -222,6 +223,9 @@ def check_model(model: Any) -> None:
     """Raise unless the argument is a model."""
     if not isinstance(model, Ensemble):
         raise TypeError(f"model must be a jboost.Ensemble, got {type(model).__name__}")
+
+
+def _check_precision(model: Ensemble) -> None:
     if model.base.dtype == jnp.float64 and jnp.result_type(float) != jnp.float64:
         raise ValueError("model holds float64 numbers and needs jax_enable_x64, under which it was fitted")
 
@@ -231,6 +235,7 @@ def score_bins(model: Ensemble, bins: Any) -> Float[Array, "n k"]:
 
     Outside of a transformation rows and rounds are padded, so that other sizes reuse the compiled program.
     """
+    _check_precision(model)
     layout, n_rows = edges_layout(model.edges), bins.shape[1]
     if is_traced(model, bins):
         return sum_rounds(layout, model.symmetric, model.trees, model.leaf_value, bins, _start(model, n_rows))

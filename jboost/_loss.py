@@ -28,6 +28,12 @@ class Newton:
     References
     ----------
     Chen and Guestrin (2016), "XGBoost: A Scalable Tree Boosting System", eq. 5.
+
+    Examples
+    --------
+    >>> from jboost import Loss, Newton, losses
+    >>> Loss(losses.logistic.function, leaf=Newton(steps=3)).leaf.steps
+    3
     """
 
     steps: int = 1
@@ -50,6 +56,14 @@ class Quantile:
     ----------
     Friedman (2001), "Greedy Function Approximation: A Gradient Boosting Machine", Algorithm 3
     (LAD_TreeBoost).
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from jboost import Loss, Quantile
+    >>> median = Loss(lambda score, y: jnp.abs(y - score), hessian="first_order", leaf=Quantile(0.5))
+    >>> median.leaf.level
+    0.5
     """
 
     level: float = 0.5

@@ -61,11 +61,12 @@ def test_containers_and_layouts_give_one_model(make, fitted):
     np.testing.assert_array_equal(estimator.predict(make(X)), fitted.predict(X))
 
 
-def test_jax_arrays(fitted):
-    estimator = regressor().fit(jnp.asarray(X), jnp.asarray(Y), jnp.ones(60))
-    same = regressor().fit(X.astype(np.float32), Y)
+def test_jax_arrays():
+    data = jnp.asarray(X, jnp.float32)
+    estimator = regressor().fit(data, jnp.asarray(Y), jnp.ones(60))
+    same = regressor().fit(np.asarray(data), Y)
     assert_same_model(estimator, same)
-    np.testing.assert_array_equal(estimator.predict(jnp.asarray(X)), same.predict(X.astype(np.float32)))
+    np.testing.assert_array_equal(estimator.predict(data), same.predict(np.asarray(data)))
 
 
 @pytest.mark.parametrize(

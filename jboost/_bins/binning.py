@@ -36,6 +36,13 @@ class Binned:
         The edges that the codes refer to.
     has_missing : bool
         Whether code 0 occurs (True where that is not known because the rows were traced).
+
+    Examples
+    --------
+    >>> import jboost
+    >>> data = jboost.bin_features([[1.0], [float("nan")], [4.0]])
+    >>> data.bins.tolist(), data.has_missing
+    ([[1, 0, 2]], True)
     """
 
     bins: UInt[Array, "f n"]

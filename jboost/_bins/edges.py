@@ -45,6 +45,13 @@ class BinEdges:
         The limit that was asked for.
     features : Features
         Names and categories.
+
+    Examples
+    --------
+    >>> import jboost
+    >>> edges = jboost.bin_features([[1.0], [2.0], [4.0]]).edges
+    >>> edges.exact[0, :3].tolist()
+    [1.5, 3.0, inf]
     """
 
     upper: Float32[Array, "f e"]

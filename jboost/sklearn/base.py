@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from jboost._bins import BinEdges, Binned, bin_features
 from jboost._ensemble import Ensemble, predict, staged_predict, truncate
 from jboost._loss import Loss
-from jboost._spec import Hyper, Spec
+from jboost._spec import Hyper, Spec, check_hyper
 from jboost._training import History, fit
 from jboost.metrics import Metric
 from jboost.sklearn.history import continued, cut
@@ -180,7 +180,7 @@ class Boosting(BaseEstimator):
         return dataclasses.replace(spec, n_estimators=spec.n_estimators - previous.n_trees)
 
     def _hyper(self) -> Hyper:
-        return Hyper(**{one.name: getattr(self, one.name) for one in dataclasses.fields(Hyper)})
+        return check_hyper(Hyper(**{one.name: getattr(self, one.name) for one in dataclasses.fields(Hyper)}))
 
     def _training_rows(
         self, X: Any, y: Any, sample_weight: Any, previous: Ensemble | None, seed: int | None
