@@ -75,16 +75,12 @@ class Round:
 def init(
     problem: Problem, key: Array, score: Array, valid_score: Array, first_round: int | Array = 0
 ) -> State:
-    """Start from given scores: the base score, or those of an initial model."""
-    dtype = score.dtype
-    return State(
-        score,
-        valid_score,
-        jax.random.split(key),
-        jnp.asarray(first_round, jnp.int32),
-        jnp.zeros((), jnp.int32),
-        jnp.full((), jnp.inf, dtype),
-    )
+    """Start from given scores: the base score, or those of an initial model, whose metric is then to be beaten."""
+    best = jnp.full((), jnp.inf, score.dtype)
+    if problem.valid is not None and not (isinstance(first_round, int) and first_round == 0):
+        best = _signed(problem, _metric(problem, problem.valid, valid_score))
+    since_best, keys = jnp.zeros((), jnp.int32), jax.random.split(key)
+    return State(score, valid_score, keys, jnp.asarray(first_round, jnp.int32), since_best, best)
 
 
 def step(
@@ -187,13 +183,21 @@ def _validate(problem: Problem, state: State, tree: Tree, leaf_value: Array) -> 
         return state.valid_score, jnp.full((), jnp.nan, state.score.dtype)
     leaf = leaf_of(problem.layout._replace(has_missing=True), problem.spec.symmetric, tree, valid.bins)
     score = state.valid_score + take_leaves(leaf_value, leaf)
+    return score, _metric(problem, valid, score)
+
+
+def _metric(problem: Problem, rows: Rows, score: Float[Array, "m k"]) -> Float[Array, ""]:
     shaped = score[:, 0] if problem.loss.n_outputs is None else score
-    return score, problem.metric(shaped, valid.y, valid.weight).astype(score.dtype)
+    return problem.metric(shaped, rows.y, rows.weight).astype(score.dtype)
+
+
+def _signed(problem: Problem, metric: Float[Array, ""]) -> Float[Array, ""]:
+    return -metric if problem.maximize else metric
 
 
 def _remember(problem: Problem, state: State, score: Array, valid_score: Array, metric: Array) -> State:
     """Keep count of the rounds since the best; once finished, that no longer changes."""
-    loss = -metric if problem.maximize else metric
+    loss = _signed(problem, metric)
     better = (loss < state.best_metric) & ~is_finished(problem, state)
     since_best = jnp.where(better, 0, state.since_best + 1)
     best = jnp.where(better, loss, state.best_metric)

@@ -239,7 +239,13 @@ def score_bins(model: Ensemble, bins: Any) -> Float[Array, "n k"]:
     layout, n_rows = edges_layout(model.edges), bins.shape[1]
     if is_traced(model, bins):
         return sum_rounds(layout, model.symmetric, model.trees, model.leaf_value, bins, _start(model, n_rows))
-    padded = pad_axis(np.asarray(bins), bucket(n_rows), axis=1)
+    with jax.ensure_compile_time_eval():  # concrete also where a caller's jit is being traced
+        return _score_in_buckets(model, layout, np.asarray(bins))
+
+
+def _score_in_buckets(model: Ensemble, layout: Layout, bins: np.ndarray) -> Float[Array, "n k"]:
+    n_rows = bins.shape[1]
+    padded = pad_axis(bins, bucket(n_rows), axis=1)
     longer = _replace_rounds(model, lambda array: pad_axis(np.asarray(array), bucket(model.n_trees)))
     start = _start(model, padded.shape[1])
     score = _sum_rounds_jit(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -10,7 +13,7 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from jboost._typing import identity
+from jboost._typing import identity, is_traced
 
 RowLoss = Callable[[Any, Any], Any]  # (score of one row, y of that row) -> scalar
 HessianKind = Literal["diagonal", "full", "first_order"]
@@ -187,6 +190,37 @@ def resolve_outputs(loss: Loss, y: Any) -> int | None:
         n_outputs = shapes[0][1]
     _check_row_loss(loss, n_outputs, y)
     return n_outputs
+
+
+def holds_traced(value: Any, depth: int = 4) -> bool:
+    """Say whether a function refers to traced values, as a loss with learned parameters does.
+
+    Looks into closures, partial arguments, attributes and containers, a few levels deep.
+    """
+    if is_traced(value):
+        return True
+    if depth == 0 or isinstance(value, (type, types.ModuleType)):
+        return False
+    parts: list[Any] = [leaf for leaf in jax.tree.leaves(value) if leaf is not value]
+    if inspect.isfunction(value):
+        cells = value.__closure__ or ()
+        parts += [cell.cell_contents for cell in cells if not _is_empty(cell)] + list(
+            value.__defaults__ or ()
+        )
+    elif isinstance(value, functools.partial):
+        parts += [value.func, *value.args, *value.keywords.values()]
+    elif inspect.ismethod(value):
+        parts += [value.__self__]
+    else:
+        parts += list(getattr(value, "__dict__", {}).values())
+    return any(holds_traced(part, depth - 1) for part in parts)
+
+
+def _is_empty(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is cell  # False: reading it is what matters
+    except ValueError:
+        return True
 
 
 def _check_row_loss(loss: Loss, n_outputs: int | None, y: Any) -> None:

@@ -13,9 +13,8 @@ from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import jax
-import jax.numpy as jnp
 
-from jboost._typing import is_traced, pytree
+from jboost._typing import as_array, is_traced, pytree
 
 GrowPolicy = Literal["symmetric", "depthwise"]
 MultiOutput = Literal["vector", "separate"]
@@ -150,7 +149,7 @@ def check_hyper(hyper: Hyper) -> Hyper:
 def _check_number(name: str, value: Any) -> jax.Array:
     if not isinstance(value, Real) and not hasattr(value, "dtype"):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    array = jnp.asarray(value, dtype=float)
+    array = as_array(value, float)
     if array.ndim != 0:
         raise ValueError(f"{name} must be a scalar, got shape {array.shape}; use jax.vmap for several values")
     if is_traced(array):

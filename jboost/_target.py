@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jboost._typing import is_traced
+from jboost._typing import as_array, is_traced
 
 LOST_SHARE = 1e-3  # of the spread of y; rounding to float32 that loses more than this deserves a warning
 
@@ -25,12 +25,13 @@ def as_target(y: Any, name: str) -> Any:
     ValueError
         If a leaf has no axis of rows, no rows, another number of rows, or a value that is not finite.
     """
-    if not isinstance(y, (dict, tuple)) and hasattr(y, "__len__") and not hasattr(y, "dtype"):
-        y = np.asarray(y)  # a list of numbers is one target, not a pytree of scalars
-    leaves = jax.tree.leaves(y)
-    if not leaves:
+
+    def is_list(node: Any) -> bool:  # of numbers: one array, not a pytree of scalars
+        return isinstance(node, list)
+
+    if not jax.tree.leaves(y, is_leaf=is_list):
         raise TypeError(f"{name} must be an array or a pytree of arrays, got {type(y).__name__}")
-    checked = jax.tree.map(lambda leaf: _as_leaf(leaf, name), y)
+    checked = jax.tree.map(lambda leaf: _as_leaf(leaf, name), y, is_leaf=is_list)
     lengths = {leaf.shape[0] for leaf in jax.tree.leaves(checked)}
     if len(lengths) > 1:
         raise ValueError(f"{name} must have the same number of rows in every array, got {sorted(lengths)}")
@@ -40,8 +41,8 @@ def as_target(y: Any, name: str) -> Any:
 def as_weight(weight: Any, n_rows: int, name: str) -> Float[Array, " n"]:
     """Return weights as floats, ones by default; raise unless they are finite, non-negative and not all 0."""
     if weight is None:
-        return jnp.asarray(np.ones(n_rows), dtype=float)
-    array = weight if hasattr(weight, "dtype") else np.asarray(weight)
+        return as_array(np.ones(n_rows), float)
+    array = weight if isinstance(weight, jax.Array) else np.asarray(weight)
     if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool) or jnp.iscomplexobj(array):
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     if array.shape != (n_rows,):
@@ -50,24 +51,31 @@ def as_weight(weight: Any, n_rows: int, name: str) -> Float[Array, " n"]:
         values = np.asarray(array, dtype=np.float64)
         if not np.isfinite(values).all() or (values < 0).any():
             raise ValueError(f"{name} must be finite and non-negative, got {_first_bad(values, values >= 0)}")
-        if not values.any():
+        if values.max() > jnp.finfo(jnp.result_type(float)).max:
+            raise ValueError(f"{name} must be in the range of {jnp.result_type(float)}, got {values.max()}")
+        if not values.astype(jnp.result_type(float)).any():
             raise ValueError(f"{name} must not be 0 for every row")
-    return jnp.asarray(array, dtype=float)
+    return as_array(array, float)
 
 
 def as_key(key: Any) -> Array:
     """Return a JAX key, the first by default."""
     if key is None:
-        return jax.random.key(0)
-    if isinstance(key, jax.Array) and (
-        jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or (key.dtype == jnp.uint32 and key.ndim == 1)
-    ):
-        return key
+        with jax.ensure_compile_time_eval():
+            return jax.random.key(0)
+    if isinstance(key, jax.Array):
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 0:
+            return key
+        if key.dtype == jnp.uint32 and key.shape == jax.eval_shape(jax.random.PRNGKey, 0).shape:
+            return key
     raise TypeError(f"key must be a JAX key such as jax.random.key(0), got {key!r}")
 
 
 def _as_leaf(leaf: Any, name: str) -> Array:
-    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    try:
+        array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array with rows of equal length: {error}") from None
     if array.ndim == 0:
         raise ValueError(f"{name} must have one value for each row, got a scalar")
     if array.shape[0] == 0:
@@ -79,30 +87,37 @@ def _as_leaf(leaf: Any, name: str) -> Array:
     if jnp.iscomplexobj(array) or not jnp.issubdtype(array.dtype, jnp.number):
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     if jnp.issubdtype(array.dtype, jnp.integer):
-        return _as_integers(array)
+        return _as_integers(array, name)
     if not is_traced(array):
         values = np.asarray(array)
         if not np.isfinite(values).all():
             raise ValueError(f"{name} must be finite, got {_first_bad(values, np.isfinite(values))}")
         _warn_of_lost_digits(values, name)
-    return jnp.asarray(array, dtype=float)
+    return as_array(array, float)
 
 
 def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     """Read Python numbers; None and NA become NaN, which is refused later."""
+    cells = array.ravel()
+    if any(isinstance(cell, (str, bytes)) for cell in cells):
+        raise TypeError(f"{name} must hold real numbers, got an array of objects with text")
     try:
-        return np.array([np.nan if value is None else float(value) for value in array.ravel()]).reshape(
-            array.shape
-        )
-    except (TypeError, ValueError) as error:
+        return np.array([np.nan if cell is None else float(cell) for cell in cells]).reshape(array.shape)
+    except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{name} must hold real numbers, got an array of objects: {error}") from None
 
 
-def _as_integers(array: Any) -> Array:
+def _as_integers(array: Any, name: str) -> Array:
     limit = np.iinfo(np.int32)
-    if is_traced(array) or (array.min() >= limit.min and array.max() <= limit.max):
+    if is_traced(array):
+        if not jnp.can_cast(array.dtype, jnp.int32):
+            raise TypeError(f"{name} must not be traced as {array.dtype}, which may not fit int32; cast it")
         return jnp.asarray(array, dtype=jnp.int32)
-    return jnp.asarray(np.asarray(array, dtype=np.float64), dtype=float)
+    if array.min() >= limit.min and array.max() <= limit.max:
+        return as_array(array, jnp.int32)
+    values = np.asarray(array, dtype=np.float64)
+    _warn_of_lost_digits(values, name)
+    return as_array(values, float)
 
 
 def _warn_of_lost_digits(values: np.ndarray, name: str) -> None:
@@ -112,11 +127,12 @@ def _warn_of_lost_digits(values: np.ndarray, name: str) -> None:
         rounded = values.astype(np.float32)
     if not np.isfinite(rounded).all():
         raise ValueError(f"{name} has values beyond the range of float32; scale it, or enable jax_enable_x64")
-    lost = np.abs(rounded - values).max()
-    if lost > LOST_SHARE * values.std(axis=0).min() and lost > 0 and values.std() > 0:
+    lost = np.abs(rounded - values).max(axis=0)
+    spread = values.std(axis=0)
+    if ((lost > LOST_SHARE * spread) & (spread > 0)).any():
         warnings.warn(
-            f"{name} varies so little around a large value that float32 loses up to {lost:.3g} of it; subtract "
-            "an offset, or enable jax_enable_x64",
+            f"{name} varies so little around a large value that float32 loses up to {lost.max():.3g} of it; "
+            "subtract an offset, or enable jax_enable_x64",
             stacklevel=5,
         )
 

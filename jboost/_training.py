@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from jboost._boosting import Problem, Round, Rows, State, init, mean_loss, run, 
 from jboost._derivatives import check_derivatives, raw_value_grad_hess
 from jboost._driver import drive
 from jboost._ensemble import Ensemble, check_model, concatenate, edges_layout, score_bins
-from jboost._loss import Loss, Quantile, as_loss, resolve_outputs
+from jboost._loss import Loss, Quantile, as_loss, holds_traced, resolve_outputs
 from jboost._padding import bucket
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._target import as_key, as_target, as_weight
@@ -38,7 +39,8 @@ class History:
     valid_metric : float [t]
         Metric of the validation rows after each round; NaN without them.
     best_round : int
-        Round with the best metric, counted from 0; the last round without validation rows.
+        Round with the best metric, counted from 0; the last round without validation rows; -1 if no round
+        of a continued fit beat the initial model.
 
     Examples
     --------
@@ -129,22 +131,21 @@ def fit(
     True
     """
     loss, hyper, key = as_loss(loss), check_hyper(hyper), as_key(key)
-    traced = is_traced(data, y, hyper, sample_weight, valid, key, init_model)
     y = as_target(y, "y")
-    binned = _bin(data, sample_weight, init_model, traced)
-    problem = _make_problem(loss, binned, y, spec, hyper, sample_weight, valid, metric)
-    if not traced:
-        problem = _pad(problem)
-    base, problem = _prepare(problem, init_model)
-    state = init(problem, key, *_start_scores(problem, base, init_model), _n_trees(init_model))
-    if traced:
-        state, rounds = run(problem, state)
-        rounds, history = _silence_after_best(problem, state, rounds)
-    else:
-        rounds, history = _cut_after_best(problem, *drive(problem, state, verbose))
-    trees = jax.tree.map(jnp.asarray, rounds.tree)
-    leaf_value = jnp.asarray(rounds.leaf_value)
-    scalar = problem.loss.n_outputs is None
+    loss = dataclasses.replace(loss, n_outputs=resolve_outputs(loss, y))
+    traced = is_traced(data, y, hyper, sample_weight, valid, key, init_model) or holds_traced(loss)
+    with contextlib.nullcontext() if traced else jax.ensure_compile_time_eval():
+        binned = _bin(data, sample_weight, init_model, traced)
+        problem = _make_problem(loss, binned, y, spec, hyper, sample_weight, valid, metric)
+        base, problem = _prepare(problem if traced else _pad(problem), init_model, traced)
+        state = init(problem, key, *_start_scores(problem, base, init_model), _n_trees(init_model))
+        if traced:
+            rounds, history = _silence_after_best(problem, *run(problem, state))
+        else:
+            rounds, history = _cut_after_best(problem, *drive(problem, state, verbose), state.best_metric)
+        trees = jax.tree.map(jnp.asarray, rounds.tree)
+        leaf_value = jnp.asarray(rounds.leaf_value)
+    scalar = loss.n_outputs is None
     model = Ensemble(base, trees, leaf_value, binned.edges, loss.inverse_link, scalar, spec.symmetric)
     return (model if init_model is None else concatenate(init_model, model)), history
 
@@ -178,8 +179,7 @@ def _make_problem(
         raise TypeError(f"spec must be a jboost.Spec, got {type(spec).__name__}")
     train = _rows(binned, y, sample_weight, ("data", "y", "sample_weight"))
     _check_domain(loss.check_target, train)
-    resolved = dataclasses.replace(loss, n_outputs=resolve_outputs(loss, y))
-    _check_combination(resolved, y, spec)
+    _check_combination(loss, y, spec)
     watched = None if valid is None else _valid_rows(valid, binned.edges, y)
     if spec.n_iter_no_change is not None and watched is None:
         raise ValueError("valid must be given when spec.n_iter_no_change asks for early stopping")
@@ -189,7 +189,7 @@ def _make_problem(
         _check_domain(chosen.check_target, watched, "valid[1]")
     layout = edges_layout(binned.edges, binned.has_missing)
     usable = jnp.ones(binned.bins.shape[0], bool)
-    return Problem(train, watched, usable, hyper, resolved, spec, layout, chosen.function, chosen.maximize)
+    return Problem(train, watched, usable, hyper, loss, spec, layout, chosen.function, chosen.maximize)
 
 
 def _rows(binned: Binned, y: Any, weight: Any, names: tuple[str, str, str]) -> Rows:
@@ -282,11 +282,13 @@ def _pad_rows(rows: Rows) -> Rows:
     return Rows(extend(rows.bins, 1), jax.tree.map(extend, rows.y), jnp.asarray(padded))
 
 
-def _prepare(problem: Problem, init_model: Ensemble | None) -> tuple[Float[Array, " k"], Problem]:
+def _prepare(
+    problem: Problem, init_model: Ensemble | None, traced: bool
+) -> tuple[Float[Array, " k"], Problem]:
     """Find the base score and the usable columns; look at the derivatives where they are concrete."""
     if init_model is not None:
         _check_continues(init_model, problem)
-    if is_traced(problem, init_model):
+    if traced:
         base, usable, _ = _examine(problem)
     else:
         any_rounds = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
@@ -352,7 +354,7 @@ def _silence_after_best(problem: Problem, state: State, rounds: Round) -> tuple[
     return dataclasses.replace(rounds, leaf_value=jnp.where(kept, rounds.leaf_value, 0.0)), history
 
 
-def _cut_after_best(problem: Problem, rounds: Round, final: Any) -> tuple[Round, History]:
+def _cut_after_best(problem: Problem, rounds: Round, final: Any, to_beat: Any) -> tuple[Round, History]:
     """Drop the rounds after the best if early stopping was asked for, and those that led out of the finite."""
     losses = _losses_after(rounds, final)
     finite = np.isfinite(losses)
@@ -369,7 +371,8 @@ def _cut_after_best(problem: Problem, rounds: Round, final: Any) -> tuple[Round,
     if problem.valid is not None and n_rounds:
         if np.isnan(metric).all():
             raise ValueError("metric must return a number, got NaN in every round")
-        best = int(np.nanargmax(metric) if problem.maximize else np.nanargmin(metric))
+        signed = -metric if problem.maximize else metric
+        best = int(np.nanargmin(signed)) if np.nanmin(signed) < to_beat else -1
     n_kept = n_rounds if problem.spec.n_iter_no_change is None else best + 1
     kept = jax.tree.map(lambda array: array[:n_kept], rounds)
     return kept, History(losses[:n_rounds], metric, best)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
 import jax.core
+import jax.numpy
 import numpy as np
 
 MISSING_BIN = 0  # the bin code of a missing or unseen value; values have the codes 1, 2, ...
@@ -53,6 +54,14 @@ class Layout(NamedTuple):
 def is_traced(*trees: Any) -> bool:
     """Say whether any leaf is an abstract value inside a JAX transformation."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def as_array(value: Any, dtype: Any = None) -> jax.Array:
+    """Convert to a JAX array; a concrete value stays concrete while a caller's jit is being traced."""
+    if is_traced(value):
+        return jax.numpy.asarray(value, dtype)
+    with jax.ensure_compile_time_eval():
+        return jax.numpy.asarray(value, dtype)
 
 
 Reduce = Callable[[jax.Array], jax.Array]  # sums a partial result over devices

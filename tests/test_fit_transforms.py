@@ -122,3 +122,38 @@ def test_a_traced_fit_takes_binned_rows_only():
     y = jnp.asarray(rows.targets["real"])
     with pytest.raises(TypeError, match="Binned"):
         jax.jit(lambda X: jboost.fit(losses.squared_error, X, y, spec=SMALL)[0])(jnp.asarray(rows.X))
+
+
+def test_a_loss_with_learned_parameters_is_differentiated_through_the_fit():
+    """The only traced value is one that the loss closes over."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    y = X[:, 0] + rng.normal(size=200)
+    data, spec = jboost.bin_features(X, max_bins=31), jboost.Spec(n_estimators=4, max_depth=2)
+
+    def risk(weight_above):
+        def loss(score, target):
+            return jnp.where(target > score, weight_above, 1.0) * (target - score) ** 2
+
+        model, _ = jboost.fit(loss, data, y, spec=spec)
+        return jnp.mean((jboost.predict(model, data) - y) ** 2)
+
+    with jax.enable_x64(True):
+        data = jboost.bin_features(X, max_bins=31)
+        slope, eps = float(jax.grad(risk)(3.0)), 1e-5
+        difference = float(risk(3.0 + eps) - risk(3.0 - eps)) / (2 * eps)
+    assert abs(slope - difference) < 1e-6 * abs(difference) + 1e-8
+    assert slope != 0
+
+
+def test_a_concrete_fit_inside_a_trace_stays_concrete():
+    X = np.linspace(-1, 1, 100)[:, None]
+    spec = jboost.Spec(n_estimators=3, max_depth=2)
+    outside, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=spec)
+
+    @jax.jit
+    def inside(offset):
+        model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=spec)
+        return jboost.predict(model, X) + offset
+
+    np.testing.assert_array_equal(inside(0.0), jboost.predict(outside, X))
