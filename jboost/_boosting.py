@@ -56,7 +56,7 @@ class State:
 
     score: Float[Array, "n k"]
     valid_score: Float[Array, "m k"]
-    keys: Key[Array, "2"]  # for rows and for columns
+    key: Key[Array, ""]
     round: Int[Array, ""]  # rounds so far, those of an initial model included
     since_best: Int[Array, ""]  # rounds since the best one
     best_metric: Float[Array, ""]  # lower is better here
@@ -79,8 +79,8 @@ def init(
     best = jnp.full((), jnp.inf, score.dtype)
     if problem.valid is not None and not (isinstance(first_round, int) and first_round == 0):
         best = _signed(problem, _metric(problem, problem.valid, valid_score))
-    since_best, keys = jnp.zeros((), jnp.int32), jax.random.split(key)
-    return State(score, valid_score, keys, jnp.asarray(first_round, jnp.int32), since_best, best)
+    rounds, since_best = jnp.asarray(first_round, jnp.int32), jnp.zeros((), jnp.int32)
+    return State(score, valid_score, key, rounds, since_best, best)
 
 
 def step(
@@ -91,7 +91,7 @@ def step(
 ) -> tuple[State, Round]:
     """Add one round: sample, differentiate, grow, fill the leaves, move the scores."""
     rows, loss, spec, hyper = problem.train, problem.loss, problem.spec, problem.hyper
-    row_key, column_key = jax.vmap(jax.random.fold_in, (0, None))(state.keys, state.round)
+    row_key, column_key = jax.vmap(jax.random.fold_in, (None, 0))(state.key, 2 * state.round + jnp.arange(2))
     drawn = _draw_rows(row_key, rows.weight, hyper)
     weight = jnp.where(drawn, rows.weight, 0.0)
     value, g, h = weighted_derivatives(loss, state.score, rows.y, weight)
@@ -201,4 +201,4 @@ def _remember(problem: Problem, state: State, score: Array, valid_score: Array, 
     better = (loss < state.best_metric) & ~is_finished(problem, state)
     since_best = jnp.where(better, 0, state.since_best + 1)
     best = jnp.where(better, loss, state.best_metric)
-    return State(score, valid_score, state.keys, state.round + 1, since_best, jax.lax.stop_gradient(best))
+    return State(score, valid_score, state.key, state.round + 1, since_best, jax.lax.stop_gradient(best))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from jboost._bins import BinEdges, read_bins
 from jboost._padding import bucket, pad_axis
 from jboost._tree import Tree, leaf_index
-from jboost._typing import Layout, identity, is_traced, pytree, static_field
+from jboost._typing import Layout, identity, is_traced, kept_concrete, pytree, static_field
 
 
 @pytree
@@ -239,7 +239,7 @@ def score_bins(model: Ensemble, bins: Any) -> Float[Array, "n k"]:
     layout, n_rows = edges_layout(model.edges), bins.shape[1]
     if is_traced(model, bins):
         return sum_rounds(layout, model.symmetric, model.trees, model.leaf_value, bins, _start(model, n_rows))
-    with jax.ensure_compile_time_eval():  # concrete also where a caller's jit is being traced
+    with kept_concrete():
         return _score_in_buckets(model, layout, np.asarray(bins))
 
 

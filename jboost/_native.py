@@ -13,12 +13,24 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.extend.backend
 
 SUFFIXES = (".so", ".dylib", ".pyd")
 
 _lock = threading.RLock()
+
+
+def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
+    """Call the function made for the platform on which the program will run.
+
+    Where there is nothing but the CPU the other is not even traced, which takes a good part of compilation's time.
+    """
+    if set(jax.extend.backend.backends()) == {"cpu"}:
+        return cpu(*arrays)
+    return jax.lax.platform_dependent(*arrays, cpu=cpu, default=default)
 
 
 def is_available(target: str, is_right: Callable[[], bool]) -> bool:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jboost._typing import as_array, is_traced
+from jboost._typing import as_array, is_traced, kept_concrete
 
 LOST_SHARE = 1e-3  # of the spread of y; rounding to float32 that loses more than this deserves a warning
 
@@ -61,7 +61,7 @@ def as_weight(weight: Any, n_rows: int, name: str) -> Float[Array, " n"]:
 def as_key(key: Any) -> Array:
     """Return a JAX key, the first by default."""
     if key is None:
-        with jax.ensure_compile_time_eval():
+        with kept_concrete():
             return jax.random.key(0)
     if isinstance(key, jax.Array):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 0:

@@ -23,7 +23,7 @@ from jboost._loss import Loss, Quantile, as_loss, holds_traced, resolve_outputs
 from jboost._padding import bucket
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._target import as_key, as_target, as_weight
-from jboost._typing import is_traced, pytree
+from jboost._typing import is_traced, kept_concrete, pytree
 from jboost.metrics import as_metric
 from jboost.metrics import mean_loss as mean_loss_metric
 
@@ -134,7 +134,7 @@ def fit(
     y = as_target(y, "y")
     loss = dataclasses.replace(loss, n_outputs=resolve_outputs(loss, y))
     traced = is_traced(data, y, hyper, sample_weight, valid, key, init_model) or holds_traced(loss)
-    with contextlib.nullcontext() if traced else jax.ensure_compile_time_eval():
+    with contextlib.nullcontext() if traced else kept_concrete():
         binned = _bin(data, sample_weight, init_model, traced)
         problem = _make_problem(loss, binned, y, spec, hyper, sample_weight, valid, metric)
         base, problem = _prepare(problem if traced else _pad(problem), init_model, traced)
@@ -323,13 +323,14 @@ def _start_scores(
     problem: Problem, base: Float[Array, " k"], init_model: Ensemble | None
 ) -> tuple[Float[Array, "n k"], Float[Array, "m k"]]:
     """Score the training and the validation rows before the first round."""
+    numpy = jnp if is_traced(problem, base, init_model) else np  # on the host, a new shape costs no compilation
 
     def start(rows: Rows) -> Array:
         if init_model is not None:
             return score_bins(init_model, rows.bins)
-        return jnp.broadcast_to(base, (rows.weight.size, base.size))
+        return jnp.asarray(numpy.broadcast_to(base, (rows.weight.size, base.size)))
 
-    nothing = jnp.zeros((0, base.size), base.dtype)
+    nothing = jnp.asarray(numpy.zeros((0, base.size), base.dtype))
     return start(problem.train), nothing if problem.valid is None else start(problem.valid)
 
 

@@ -7,6 +7,7 @@ Shape letters mean the same everywhere: n rows, f features, b bin codes, k outpu
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
@@ -56,11 +57,20 @@ def is_traced(*trees: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
+def kept_concrete() -> AbstractContextManager[Any]:
+    """Make a context in which concrete values stay so while a caller's jit is being traced.
+
+    Only there: elsewhere it would evaluate the constants of our own programs one by one as they are traced.
+    """
+    inside_a_trace = is_traced(jax.numpy.zeros(()))
+    return jax.ensure_compile_time_eval() if inside_a_trace else nullcontext()
+
+
 def as_array(value: Any, dtype: Any = None) -> jax.Array:
     """Convert to a JAX array; a concrete value stays concrete while a caller's jit is being traced."""
     if is_traced(value):
         return jax.numpy.asarray(value, dtype)
-    with jax.ensure_compile_time_eval():
+    with kept_concrete():
         return jax.numpy.asarray(value, dtype)
 
 

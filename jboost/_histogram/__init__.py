@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Int32, Integer, UInt
 from jboost._histogram import native, xla
 from jboost._histogram.fixed_point import quantise
 from jboost._histogram.native import is_available as native_available
+from jboost._native import by_platform
 
 __all__ = ["build_histogram", "native_available", "quantise", "with_siblings"]
 
@@ -73,7 +74,7 @@ def build_histogram(
     slot = slot.astype(jnp.uint32)  # a negative slot becomes a huge one
     on_cpu = native.build_histogram if native_available() else xla.scatter_in_blocks
     sizes = {"n_slots": n_slots, "n_codes": n_codes}
-    return lax.platform_dependent(
+    return by_platform(
         *_varying_alike(bins, slot, values),
         cpu=partial(on_cpu, **sizes),
         default=partial(xla.scatter_into_copies, **sizes),
@@ -109,7 +110,7 @@ def with_siblings(
     """
     on_cpu = native.with_siblings if native_available() else xla.with_siblings
     arrays = _varying_alike(parent, built, built_right)
-    return lax.platform_dependent(*arrays, cpu=on_cpu, default=xla.with_siblings)
+    return by_platform(*arrays, cpu=on_cpu, default=xla.with_siblings)
 
 
 def _check(bins, slot, values, n_slots, n_codes):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jboost._native import by_platform
 from jboost._split import native
 from jboost._split.formulas import Rules, candidate_gain
 
@@ -36,7 +37,7 @@ def best_thresholds(histogram: Histogram, rules: Rules, has_missing: bool) -> Be
         return Best(*native.search_thresholds(histogram, rules, has_missing))
 
     on_cpu = in_cpp if native.is_available() else in_turn
-    return jax.lax.platform_dependent(histogram, cpu=on_cpu, default=at_once)
+    return by_platform(histogram, cpu=on_cpu, default=at_once)
 
 
 def search(
