@@ -188,7 +188,7 @@ def _validate(problem: Problem, state: State, tree: Tree, leaf_value: Array) -> 
 
 def _metric(problem: Problem, rows: Rows, score: Float[Array, "m k"]) -> Float[Array, ""]:
     shaped = score[:, 0] if problem.loss.n_outputs is None else score
-    return problem.metric(shaped, rows.y, rows.weight).astype(score.dtype)
+    return jnp.asarray(problem.metric(shaped, rows.y, rows.weight), score.dtype)
 
 
 def _signed(problem: Problem, metric: Float[Array, ""]) -> Float[Array, ""]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jboost._bins import BinEdges, read_bins
+from jboost._bins import BinEdges, check_same_edges, read_bins
 from jboost._padding import bucket, pad_axis
 from jboost._tree import Tree, leaf_index
 from jboost._typing import Layout, identity, is_traced, kept_concrete, pytree, static_field
@@ -58,12 +58,12 @@ class Ensemble:
     @property
     def n_trees(self) -> int:
         """Rounds in the model."""
-        return self.leaf_value.shape[0]
+        return self.leaf_value.shape[-3]
 
     @property
     def n_outputs(self) -> int:
         """Values of a score."""
-        return self.base.shape[0]
+        return self.base.shape[-1]
 
 
 def predict(model: Ensemble, X: Any) -> Float[Array, "n *k"]:
@@ -187,7 +187,7 @@ def concatenate(first: Ensemble, second: Ensemble) -> Ensemble:
     Raises
     ------
     ValueError
-        If the two differ in shape or growth policy.
+        If the two differ in columns, bins, shape or growth policy.
 
     Examples
     --------
@@ -197,6 +197,12 @@ def concatenate(first: Ensemble, second: Ensemble) -> Ensemble:
     >>> jboost.concatenate(model, model).n_trees
     6
     """
+    for model in (first, second):
+        check_model(model)
+    try:
+        check_same_edges(first.edges, second.edges)
+    except ValueError:
+        raise ValueError("the models must have the same columns and bins") from None
     shapes = [
         [(x.shape[1:], x.dtype) for x in (*jax.tree.leaves(m.trees), m.leaf_value)] for m in (first, second)
     ]
@@ -223,6 +229,11 @@ def check_model(model: Any) -> None:
     """Raise unless the argument is a model."""
     if not isinstance(model, Ensemble):
         raise TypeError(f"model must be a jboost.Ensemble, got {type(model).__name__}")
+    if model.base.ndim != 1:
+        raise ValueError(
+            f"model must be one model, got a batch of shape {model.base.shape[:-1]}: use jax.vmap, or pick one with "
+            "jax.tree.map(lambda array: array[i], model)"
+        )
 
 
 def _check_precision(model: Ensemble) -> None:

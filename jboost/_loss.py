@@ -16,6 +16,9 @@ import jax.numpy as jnp
 from jboost._typing import identity, is_traced
 
 RowLoss = Callable[[Any, Any], Any]  # (score of one row, y of that row) -> scalar
+NOT_JAX = (
+    "{} must be written in JAX operations: jnp.where instead of if, jnp.abs instead of np.abs; JAX says: {}"
+)
 HessianKind = Literal["diagonal", "full", "first_order"]
 
 
@@ -156,6 +159,10 @@ def as_loss(loss: Any) -> Loss:
     """Return `loss` as a `Loss`; a plain function of one row is wrapped with the default choices."""
     if isinstance(loss, Loss):
         return loss
+    if isinstance(loss, str):
+        raise TypeError(
+            f"loss must be a function or a Loss, such as jboost.losses.squared_error; got {loss!r}"
+        )
     if not callable(loss) or isinstance(loss, type):
         raise TypeError(f"loss must be a Loss or a function loss(score, y) of one row; got {loss!r}")
     try:
@@ -226,7 +233,12 @@ def _is_empty(cell: types.CellType) -> bool:
 def _check_row_loss(loss: Loss, n_outputs: int | None, y: Any) -> None:
     score = jax.ShapeDtypeStruct(() if n_outputs is None else (n_outputs,), jnp.result_type(float))
     row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[1:], jnp.result_type(leaf)), y)
-    value = jax.eval_shape(loss, score, row)
+    try:
+        value = jax.eval_shape(loss, score, row)
+    except jax.errors.JAXTypeError as error:
+        raise TypeError(NOT_JAX.format("loss", error)) from error
+    except TypeError as error:
+        raise TypeError(f"loss must be a function loss(score, y) -> scalar of one row: {error}") from error
     if not (hasattr(value, "shape") and value.shape == () and jnp.issubdtype(value.dtype, jnp.floating)):
         raise ValueError(
             f"loss must return a real scalar for one row (a score of shape {score.shape} and one row of y); "

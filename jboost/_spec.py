@@ -18,6 +18,7 @@ from jboost._typing import as_array, is_traced, pytree
 
 GrowPolicy = Literal["symmetric", "depthwise"]
 MultiOutput = Literal["vector", "separate"]
+LARGEST = 2**31 - 1  # counts are int32
 MAX_DEPTH = 16  # a depthwise tree of this depth has 65,535 split slots
 
 
@@ -60,12 +61,12 @@ class Spec:
     n_iter_no_change: int | None = None
 
     def __post_init__(self) -> None:
-        _check_integer("n_estimators", self.n_estimators, 0, None)
+        _check_integer("n_estimators", self.n_estimators, 0, LARGEST)
         _check_integer("max_depth", self.max_depth, 1, MAX_DEPTH)
-        _check_integer("min_child_samples", self.min_child_samples, 0, None)
-        _check_integer("max_cat_to_onehot", self.max_cat_to_onehot, 0, None)
+        _check_integer("min_child_samples", self.min_child_samples, 0, LARGEST)
+        _check_integer("max_cat_to_onehot", self.max_cat_to_onehot, 0, LARGEST)
         if self.n_iter_no_change is not None:
-            _check_integer("n_iter_no_change", self.n_iter_no_change, 1, None)
+            _check_integer("n_iter_no_change", self.n_iter_no_change, 1, LARGEST)
         _check_choice("grow_policy", self.grow_policy, get_args(GrowPolicy))
         _check_choice("multi_output", self.multi_output, get_args(MultiOutput))
 
@@ -166,11 +167,11 @@ def _check_number(name: str, value: Any) -> jax.Array:
     return array
 
 
-def _check_integer(name: str, value: Any, low: int, high: int | None) -> None:
+def _check_integer(name: str, value: Any, low: int, high: int) -> None:
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer, got {value!r}")
-    if int(value) < low or (high is not None and int(value) > high):
-        expected = f"at least {low}" if high is None else f"between {low} and {high}"
+    if not low <= int(value) <= high:
+        expected = f"at least {low}" if high == LARGEST and int(value) < low else f"between {low} and {high}"
         raise ValueError(f"{name} must be {expected}, got {value}")
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from jboost._typing import as_array, is_traced, kept_concrete
 
+EXTREME_WEIGHT = 1e12
 LOST_SHARE = 1e-3  # of the spread of y; rounding to float32 that loses more than this deserves a warning
 
 
@@ -51,10 +52,13 @@ def as_weight(weight: Any, n_rows: int, name: str) -> Float[Array, " n"]:
         values = np.asarray(array, dtype=np.float64)
         if not np.isfinite(values).all() or (values < 0).any():
             raise ValueError(f"{name} must be finite and non-negative, got {_first_bad(values, values >= 0)}")
-        if values.max() > jnp.finfo(jnp.result_type(float)).max:
-            raise ValueError(f"{name} must be in the range of {jnp.result_type(float)}, got {values.max()}")
-        if not values.astype(jnp.result_type(float)).any():
+        if not values.any():
             raise ValueError(f"{name} must not be 0 for every row")
+        if not EXTREME_WEIGHT**-1 < values.max() < EXTREME_WEIGHT:
+            raise ValueError(
+                f"{name} must have its largest weight between {1 / EXTREME_WEIGHT:g} and {EXTREME_WEIGHT:g}, where "
+                f"squares of sums stay in range, got {values.max():g}; scale the weights"
+            )
     return as_array(array, float)
 
 

@@ -19,12 +19,12 @@ from jboost._boosting import Problem, Round, Rows, State, init, mean_loss, run, 
 from jboost._derivatives import check_derivatives, raw_value_grad_hess
 from jboost._driver import drive
 from jboost._ensemble import Ensemble, check_model, concatenate, edges_layout, score_bins
-from jboost._loss import Loss, Quantile, as_loss, holds_traced, resolve_outputs
+from jboost._loss import NOT_JAX, Loss, Quantile, as_loss, holds_traced, resolve_outputs
 from jboost._padding import bucket
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._target import as_key, as_target, as_weight
 from jboost._typing import is_traced, kept_concrete, pytree
-from jboost.metrics import as_metric
+from jboost.metrics import Metric, as_metric
 from jboost.metrics import mean_loss as mean_loss_metric
 
 
@@ -152,6 +152,8 @@ def fit(
 
 def _bin(data: Any, sample_weight: Any, init_model: Ensemble | None, traced: bool) -> Binned:
     if init_model is not None:
+        if not isinstance(init_model, Ensemble):
+            raise TypeError(f"init_model must be a jboost.Ensemble, got {type(init_model).__name__}")
         check_model(init_model)
         try:
             read_bins(init_model.edges, data) if isinstance(data, Binned) else None
@@ -187,6 +189,7 @@ def _make_problem(
     if watched is not None:
         _check_domain(loss.check_target, watched, "valid[1]")
         _check_domain(chosen.check_target, watched, "valid[1]")
+        _check_metric(chosen, watched, loss)
     layout = edges_layout(binned.edges, binned.has_missing)
     usable = jnp.ones(binned.bins.shape[0], bool)
     return Problem(train, watched, usable, hyper, loss, spec, layout, chosen.function, chosen.maximize)
@@ -230,6 +233,20 @@ def _check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "
         check(jax.tree.map(lambda array: np.asarray(array)[present], rows.y))
     except ValueError as error:
         raise ValueError(str(error) if name == "y" else f"{name}: {error}") from None
+
+
+def _check_metric(metric: Metric, rows: Rows, loss: Loss) -> None:
+    """Try the metric on abstract values, so that one of another form fails before anything is compiled."""
+    shape = (rows.weight.size,) if loss.n_outputs is None else (rows.weight.size, loss.n_outputs)
+    score = jax.ShapeDtypeStruct(shape, rows.weight.dtype)
+    try:
+        value = jax.eval_shape(metric.function, score, rows.y, rows.weight)
+    except jax.errors.JAXTypeError as error:
+        raise TypeError(NOT_JAX.format("metric", error)) from error
+    except TypeError as error:
+        raise TypeError(f"metric must be a function metric(score, y, weight) -> scalar: {error}") from error
+    if getattr(value, "shape", None) != ():
+        raise ValueError(f"metric must return a scalar, got {value}")
 
 
 def _valid_rows(valid: Any, edges: BinEdges, y: Any) -> Rows:
@@ -294,8 +311,19 @@ def _prepare(
         any_rounds = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
         base, usable, (value, g, h) = _examine_jit(any_rounds)
         check_derivatives(problem.loss, value, g, h, problem.train.weight)
+        _check_range(np.asarray(g), np.asarray(problem.train.weight))
     base = base if init_model is None else init_model.base
     return base, dataclasses.replace(problem, usable=usable)
+
+
+def _check_range(g: np.ndarray, weight: np.ndarray) -> None:
+    """Refuse gradients whose sums cannot be squared: gains would be infinite, and any split as good as another."""
+    total = np.abs(g.astype(np.float64) * weight.reshape(-1, *[1] * (g.ndim - 1))).sum()
+    largest = np.sqrt(np.finfo(g.dtype).max) / 100
+    if total > largest:
+        raise ValueError(
+            f"y is too large for {g.dtype}: the gradients of the loss sum to {total:.3g}, above {largest:.3g}; scale y"
+        )
 
 
 def _examine(problem: Problem) -> tuple[Array, Array, tuple[Array, Array, Array]]:
@@ -311,6 +339,12 @@ _examine_jit = jax.jit(_examine)
 
 def _check_continues(model: Ensemble, problem: Problem) -> None:
     k = problem.loss.n_outputs
+    if model.base.dtype != problem.train.weight.dtype:
+        raise ValueError(
+            f"init_model holds {model.base.dtype}, but JAX computes in {problem.train.weight.dtype} now"
+        )
+    if model.inverse_link != problem.loss.inverse_link:
+        raise ValueError("init_model must come from a loss with the same inverse link")
     if (model.n_outputs, model.scalar_output) != (k or 1, k is None):
         raise ValueError(f"init_model has {model.n_outputs} output(s), but the loss and y ask for {k or 1}")
     spec = problem.spec
@@ -323,7 +357,9 @@ def _start_scores(
     problem: Problem, base: Float[Array, " k"], init_model: Ensemble | None
 ) -> tuple[Float[Array, "n k"], Float[Array, "m k"]]:
     """Score the training and the validation rows before the first round."""
-    numpy = jnp if is_traced(problem, base, init_model) else np  # on the host, a new shape costs no compilation
+    numpy = (
+        jnp if is_traced(problem, base, init_model) else np
+    )  # on the host, a new shape costs no compilation
 
     def start(rows: Rows) -> Array:
         if init_model is not None:
@@ -372,6 +408,8 @@ def _cut_after_best(problem: Problem, rounds: Round, final: Any, to_beat: Any) -
     if problem.valid is not None and n_rounds:
         if np.isnan(metric).all():
             raise ValueError("metric must return a number, got NaN in every round")
+        if np.isnan(metric).any():
+            warnings.warn(f"metric is NaN, first in round {np.argmax(np.isnan(metric))}", stacklevel=3)
         signed = -metric if problem.maximize else metric
         best = int(np.nanargmin(signed)) if np.nanmin(signed) < to_beat else -1
     n_kept = n_rounds if problem.spec.n_iter_no_change is None else best + 1

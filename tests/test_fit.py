@@ -288,3 +288,72 @@ def test_bad_input_is_named(case):
     loss, y = arguments.pop("loss"), arguments.pop("y")
     with pytest.raises(error, match=name):
         jboost.fit(loss, np.arange(8.0).reshape(4, 2), y, **arguments)
+
+
+def test_a_loss_or_metric_that_is_not_jax_is_refused_with_advice():
+    X, y = np.arange(20.0)[:, None], np.arange(20.0)
+    valid = (X, y)
+    with pytest.raises(TypeError, match="loss must be written in JAX operations"):
+        jboost.fit(lambda score, y: abs(score - y) if score > y else 0.0, X, y)
+    with pytest.raises(TypeError, match=r"losses\.squared_error"):
+        jboost.fit("squared_error", X, y)
+    loss = jboost.losses.squared_error
+    with pytest.raises(TypeError, match=r"metric must be a function metric\(score, y, weight\)"):
+        jboost.fit(loss, X, y, valid=valid, metric=lambda score, y: 0.0)
+    with pytest.raises(TypeError, match="metric must be written in JAX operations"):
+        jboost.fit(
+            loss, X, y, valid=valid, metric=lambda score, y, weight: np.abs(np.asarray(score) - y).mean()
+        )
+    with pytest.raises(ValueError, match="metric must return a scalar"):
+        jboost.fit(loss, X, y, valid=valid, metric=lambda score, y, weight: score - y)
+
+
+def test_a_batch_of_models_is_not_one_model():
+    X, y = np.linspace(-1, 1, 100)[:, None], np.linspace(-1, 1, 100) ** 2
+    data, spec = jboost.bin_features(X, max_bins=31), jboost.Spec(n_estimators=3, max_depth=2)
+
+    def fit(rate):
+        return jboost.fit(jboost.losses.squared_error, data, y, spec=spec, hyper=Hyper(learning_rate=rate))[0]
+
+    models = jax.vmap(fit)(jnp.array([0.1, 0.5]))
+    assert models.n_trees == 3
+    with pytest.raises(ValueError, match="batch of shape"):
+        jboost.predict(models, X)
+    scores = jax.vmap(jboost.predict, (0, None))(models, data)
+    one = jboost.predict(jax.tree.map(lambda array: array[1], models), data)
+    np.testing.assert_allclose(scores[1], one, rtol=1e-6)
+
+
+def test_numbers_out_of_the_range_of_float32_are_refused():
+    X, y = np.linspace(-1, 1, 40)[:, None], np.linspace(-1, 1, 40)
+    for weight in (1e-13, 1e13):
+        with pytest.raises(ValueError, match="sample_weight"):
+            jboost.fit(losses.squared_error, X, y, sample_weight=np.full(40, weight))
+    with pytest.raises(ValueError, match="y is too large"):
+        jboost.fit(losses.squared_error, X, y * 1e18)
+
+
+def test_models_of_other_bins_links_or_kinds_are_not_joined():
+    X, y = np.linspace(-1, 1, 40)[:, None], np.linspace(-1, 1, 40)
+    spec = Spec(n_estimators=2, max_depth=2)
+    model, _ = jboost.fit(losses.squared_error, X, y, spec=spec)
+    other, _ = jboost.fit(losses.squared_error, 3 * X, y, spec=spec)
+    with pytest.raises(ValueError, match="same columns and bins"):
+        jboost.concatenate(model, other)
+    with pytest.raises(ValueError, match="same inverse link"):
+        jboost.fit(losses.logistic, X, y > 0, spec=spec, init_model=model)
+    with pytest.raises(TypeError, match="init_model must be"):
+        jboost.fit(losses.squared_error, X, y, init_model="model")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_metric_that_turns_nan_is_reported():
+    X, y = np.linspace(-1, 1, 40)[:, None], np.linspace(-1, 1, 40)
+
+    def metric(score, y, weight):
+        error = jnp.mean((score - y) ** 2)
+        return jnp.where(error < 0.25, jnp.nan, error)
+
+    with pytest.warns(UserWarning, match="metric is NaN, first in round"):
+        jboost.fit(
+            losses.squared_error, X, y, spec=Spec(n_estimators=8, max_depth=2), valid=(X, y), metric=metric
+        )

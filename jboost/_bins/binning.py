@@ -153,7 +153,7 @@ def read_bins(edges: BinEdges, X: Any) -> UInt[np.ndarray | Array, "f n"]:
     They come as a NumPy array when they were made on the host, as a JAX array otherwise.
     """
     if isinstance(X, Binned):
-        _check_same_edges(edges, X.edges)
+        check_same_edges(edges, X.edges)
         return X.bins
     if is_traced(X):
         return _device_codes(edges, traced_words(X), {})
@@ -278,7 +278,7 @@ def _check_width(n_features: int, width: int) -> None:
         raise ValueError(f"X has {width} features, but BinEdges is expecting {n_features} features as input.")
 
 
-def _check_same_edges(edges: BinEdges, other: BinEdges) -> None:
+def check_same_edges(edges: BinEdges, other: BinEdges) -> None:
     if edges is other:
         return
     same = (edges.features, edges.n_codes, edges.upper.shape) == (
