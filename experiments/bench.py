@@ -78,7 +78,7 @@ def prepare_xgboost(X: np.ndarray, y: np.ndarray, bins: int, threads: int, gpu: 
 
 def prepare_lightgbm(X: np.ndarray, y: np.ndarray, bins: int, threads: int, gpu: bool) -> Fit:
     """Bin; return how to fit. Always on the CPU, since the usual package has no CUDA build."""
-    import lightgbm
+    import lightgbm  # pyright: ignore[reportMissingImports]
 
     data = lightgbm.Dataset(X, y, params={"max_bin": bins, "num_threads": threads, "verbose": -1}).construct()
     options = {
@@ -95,7 +95,7 @@ def prepare_lightgbm(X: np.ndarray, y: np.ndarray, bins: int, threads: int, gpu:
 
 def prepare_catboost(X: np.ndarray, y: np.ndarray, bins: int, threads: int, gpu: bool) -> Fit:
     """Bin; return how to fit."""
-    import catboost
+    import catboost  # pyright: ignore[reportMissingImports]
 
     data = catboost.Pool(X, y)
     data.quantize(border_count=bins)
