@@ -58,7 +58,7 @@ def test_models_that_cannot_be_saved_leave_no_file(hand_made, tmp_path):
     shorter = change(leaf_value=hand_made.leaf_value[:1])
     other_upper = change(edges=dataclasses.replace(hand_made.edges, upper=hand_made.edges.upper + 1))
     wrong = {
-        r"model must have a base of shape \(k,\), got \(2, 1\).*jax\.tree\.map": batch,
+        r"model must be one model, got a batch of shape \(2,\).*jax\.tree\.map": batch,
         "model cannot be saved: leaf_value: expected finite numbers, got .nan": nan_leaf,
         "model cannot be saved: base: expected float32 or float64, got 'bfloat16'": half,
         "model cannot be saved: feature: expected shape": shorter,

@@ -62,11 +62,6 @@ def save(model: Ensemble, path: str | os.PathLike[str]) -> None:
     name = _path_name(path)
     if is_traced(model):
         raise TypeError("model must be concrete, got a traced one; save it outside of jit, vmap and grad")
-    if np.ndim(model.base) != 1:
-        raise ValueError(
-            f"model must have a base of shape (k,), got {np.shape(model.base)}; save the models of a batch "
-            "one by one: jax.tree.map(lambda array: array[i], models)"
-        )
     record, arrays = to_record(model)
     try:
         check_record(record, arrays)  # what is saved can be loaded
