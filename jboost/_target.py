@@ -117,10 +117,10 @@ def _as_integers(array: Any, name: str) -> Array:
         if not jnp.can_cast(array.dtype, jnp.int32):
             raise TypeError(f"{name} must not be traced as {array.dtype}, which may not fit int32; cast it")
         return jnp.asarray(array, dtype=jnp.int32)
+    values = np.asarray(array, dtype=np.float64)
+    _warn_of_lost_digits(values, name)  # scores are floats, also where y stays in integers
     if array.min() >= limit.min and array.max() <= limit.max:
         return as_array(array, jnp.int32)
-    values = np.asarray(array, dtype=np.float64)
-    _warn_of_lost_digits(values, name)
     return as_array(values, float)
 
 

@@ -320,3 +320,9 @@ def test_labels_need_not_be_balanced_to_be_held_out():
     assert estimator.n_iter_ > 0
     with pytest.raises(ValueError, match="least populated class"):
         classifier(early_stopping=True).fit(X, np.where(np.arange(60) == 0, 2, POSITIVE))
+
+
+def test_a_missing_label_is_refused_by_name():
+    labels = np.array(["a", None] * 4, dtype=object)
+    with pytest.raises(ValueError, match="y must have a label"):
+        classifier().fit(np.arange(8.0)[:, None], labels)

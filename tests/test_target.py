@@ -235,3 +235,8 @@ def test_keys_of_both_kinds_pass_and_the_first_is_the_default():
 def test_what_is_no_key_is_refused(bad):
     with pytest.raises(TypeError, match=r"^key must be a JAX key such as jax.random.key\(0\), got "):
         as_key(bad)
+
+
+def test_integers_that_float32_cannot_tell_apart_are_reported():
+    with pytest.warns(UserWarning, match="float32 loses"):
+        as_target(np.array([2**30, 2**30 + 8]), "y")

@@ -307,6 +307,8 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         """Number the labels; the only one of a single class is 1, so that its score is the positive one."""
         y = column_or_1d(y, warn=True)
         if reset:
+            if y.dtype == object and any(label is None for label in y):
+                raise ValueError("y must have a label in every row, got None")
             check_classification_targets(y)
         labels, place = np.unique(y, return_inverse=True)
         if reset:
