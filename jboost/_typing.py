@@ -14,10 +14,8 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 import jax
 import jax.core
 import jax.numpy
-import numpy as np
 
 MISSING_BIN = 0  # the bin code of a missing or unseen value; values have the codes 1, 2, ...
-HISTOGRAM_DTYPE = np.int32  # fixed point: sums do not depend on their order
 FIXED_POINT_BITS = 30  # a whole histogram column fits in an int32, rounding included
 WORD = 32  # bits of a word in a category set
 
