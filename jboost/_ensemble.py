@@ -13,7 +13,8 @@ from jaxtyping import Array, Float, Int
 
 from jboost._bins import BinEdges, check_same_edges, read_bins
 from jboost._padding import bucket, pad_axis
-from jboost._tree import Tree, leaf_index
+from jboost._scoring import sum_rounds
+from jboost._tree import Tree
 from jboost._typing import Layout, identity, is_traced, kept_concrete, pytree, static_field
 
 
@@ -265,47 +266,15 @@ def _score_in_buckets(model: Ensemble, layout: Layout, bins: np.ndarray) -> Floa
     return jnp.asarray(np.asarray(score)[:n_rows])  # on the host, a new shape costs no compilation
 
 
-def leaf_of(layout: Layout, symmetric: bool, tree: Tree, bins: Int[Array, "f n"]) -> Int[Array, "n *k"]:
-    """Find each row's leaf in a round: [n], or [n k] where each output has its own tree."""
-    if tree.feature.ndim == 1:
-        return leaf_index(tree, bins, layout, symmetric)
-    return jax.vmap(lambda one: leaf_index(one, bins, layout, symmetric), out_axes=1)(tree)
-
-
-def take_leaves(leaf_value: Float[Array, "leaves k"], leaf: Int[Array, "n *k"]) -> Float[Array, "n k"]:
-    """Look up what a round adds to each row."""
-    return leaf_value[leaf] if leaf.ndim == 1 else leaf_value[leaf, jnp.arange(leaf.shape[1])[None]]
-
-
-def sum_rounds(
-    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array
-) -> Float[Array, "n k"]:
-    """Add every round's leaf values to a score: a scan, and so differentiable."""
-
-    def add(score: Array, one: tuple[Tree, Array]) -> tuple[Array, None]:
-        return score + take_leaves(one[1], leaf_of(layout, symmetric, one[0], bins)), None
-
-    return jax.lax.scan(add, score, (trees, leaf_value))[0]
-
-
-def _add_round(
+@partial(jax.jit, static_argnums=(0, 1))
+def _add_round_jit(
     layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array, i: Any
 ) -> Float[Array, "n k"]:
-    tree = jax.tree.map(lambda array: array[i], trees)
-    return score + take_leaves(leaf_value[i], leaf_of(layout, symmetric, tree, bins))
+    one, value = jax.tree.map(lambda array: array[i][None], (trees, leaf_value))
+    return sum_rounds(layout, symmetric, one, value, bins, score)
 
 
-_add_round_jit = partial(jax.jit, static_argnums=(0, 1))(_add_round)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _sum_rounds_jit(
-    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array, n_rounds: Any
-) -> Float[Array, "n k"]:
-    def add(i: Any, score: Array) -> Array:
-        return _add_round(layout, symmetric, trees, leaf_value, bins, score, i)
-
-    return jax.lax.fori_loop(0, n_rounds, add, score)
+_sum_rounds_jit = partial(jax.jit, static_argnums=(0, 1))(sum_rounds)
 
 
 def _start(model: Ensemble, n_rows: int) -> Float[Array, "n k"]:
