@@ -8,7 +8,7 @@ from glob import glob
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-ROOMS = ["jboost/_histogram", "jboost/_split"]  # each has a native.cpp and headers
+ROOMS = ["jboost/_fixed_point", "jboost/_histogram", "jboost/_tree"]  # each has a native.cpp and headers
 
 
 SAME_BITS = (  # no fused multiplications, as in the plain JAX version; no traps to wait for, so loops become vectors
@@ -55,7 +55,7 @@ def extensions():
         Extension(
             "jboost._library",
             sources=[f"{room}/native.cpp" for room in ROOMS],
-            depends=[header for room in ROOMS for header in glob(f"{room}/*.h")],
+            depends=[header for room in ("jboost", *ROOMS) for header in glob(f"{room}/*.h")],
             include_dirs=[include_dir()],
             language="c++",
             optional=True,

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
-from jboost._boosting import Problem, Round, State, is_finished, mean_loss, step
+from jboost._boosting import Problem, Round, State, arrange, is_finished, mean_loss, step
 from jboost._tree import Tree
 
 CAPACITY = 64  # rounds that one call can return
@@ -64,6 +64,7 @@ def run_chunk(
 ) -> tuple[State, Round, Float[Array, ""], Array]:
     """Run up to `n_rounds` rounds; return them in the first places of `CAPACITY`, and the loss after them."""
     first = state.round
+    problem = arrange(problem)
 
     def goes_on(carry: tuple[State, Round]) -> Array:
         return (carry[0].round - first < n_rounds) & ~is_finished(problem, carry[0])
