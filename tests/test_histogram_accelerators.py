@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jboost._histogram import build_histogram, joined, matmul, xla
+from jboost._histogram import build_histogram, joined, matmul, pallas_triton, xla
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,13 +50,21 @@ def test_digits_of_every_size_stand_for_their_integer():
     np.testing.assert_array_equal(matmul.from_digits(jnp.asarray(digits, jnp.int32)), integers)
 
 
-def test_products_are_exact_where_digits_sum_beyond_an_int32():
-    """300,000 rows of a large digit each, of both signs: the sum is small, its parts are not."""
-    n = 300_000
+def test_sums_of_digits_may_wrap_around(rng):
+    """Sums that need 45 bits, of which an int32 keeps the lowest 32, give the total if that fits."""
+    for total in (0, -1, 2**31 - 1, -(2**31), *rng.integers(-(2**31), 2**31, 20).tolist()):
+        high = [int(x) for x in rng.integers(-(2**44), 2**44, 3)]
+        sums = [total - sum(part * 256**k for k, part in enumerate(high, 1)), *high]
+        wrapped = np.array([(part + 2**31) % 2**32 - 2**31 for part in sums], np.int32)
+        assert int(matmul.from_digits(jnp.asarray(wrapped))) == total
+
+
+def test_large_values_cancel_across_blocks():
+    n = 300_001
     values = np.where(np.arange(n) % 2 == 0, 2**30 + 127, -(2**30) - 126).astype(np.int32)[:, None]
     bins, slot = np.zeros((1, n), np.uint8), np.zeros(n, np.uint32)
     found = jax.jit(matmul.matmul_in_blocks, static_argnums=(3, 4))(bins, slot, values, 1, 16)
-    assert found[0, 0, 0, 0] == int(values.sum(dtype=np.int64)) == n // 2
+    assert found[0, 0, 0, 0] == int(values.sum(dtype=np.int64)) == 150_000 + 2**30 + 127
 
 
 def test_blocks_of_a_product_are_bounded():
@@ -119,6 +128,32 @@ def test_skewed_codes(rng):
     np.testing.assert_array_equal(found, bincounts(bins, slot, values, 2, 32))
 
 
+# ------------------------------------------------------------------------------------------------ Pallas
+
+
+@pytest.mark.parametrize(
+    ("n", "f", "n_slots", "n_codes", "dtype"),
+    [
+        (1, 1, 1, 16, np.uint8),
+        (301, 3, 5, 77, np.uint8),
+        (1000, 4, 16, 256, np.uint8),  # more keys than one program holds
+        (300, 3, 2, 700, np.uint16),
+    ],
+)
+def test_pallas_interpreted(n, f, n_slots, n_codes, dtype, rng):
+    case = make_case(rng, n, f, n_slots, n_codes, dtype)
+    build = partial(pallas_triton.build_histogram, interpret=True)
+    found = jax.jit(build, static_argnums=(3, 4))(*case, n_slots, n_codes)
+    np.testing.assert_array_equal(found, bincounts(*case, n_slots, n_codes))
+
+
+def test_pallas_is_imported_by_those_who_ask():
+    """A fit does not use it."""
+    code = "import sys, jboost; print(*(name for name in sys.modules if 'pallas' in name))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not {"jax.experimental.pallas", "jboost._histogram.pallas_triton"} & set(done.stdout.split())
+
+
 # ---------------------------------------------------------------------------------------------- platforms
 
 
@@ -137,7 +172,7 @@ def test_each_platform_gets_its_own(platform, operation):
         jax.ShapeDtypeStruct((3000, 2), jnp.int32),
     )
     # Wrapped anew, so that no trace for the CPU alone is found in a cache.
-    build = partial(build_histogram.__wrapped__, n_slots=2, n_codes=48)
+    build = partial(inspect.unwrap(build_histogram), n_slots=2, n_codes=48)
     program = jax.jit(build).trace(*shapes).lower(lowering_platforms=(platform,)).as_text()
     found = [name for name in ("dot_general", "scatter") if f"stablehlo.{name}" in program]
     assert found == [operation]

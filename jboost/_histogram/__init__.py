@@ -1,7 +1,8 @@
 """Histograms of integer statistics: the innermost loop of boosting, behind one small interface.
 
-`xla.py` is the definition. Its twins: `native.cpp` for the cores of a CPU, used there if it was built; `joined.py` for a
-GPU; `matmul.py` for a TPU. Sums are exact integers, so every twin gives the same bits in any order of rows, threads and devices.
+`xla.py` is the definition. Its twins: `native.cpp` for the cores of a CPU, used there if it was built; `joined.py`
+for a GPU; `matmul.py` for a TPU. Sums are exact integers, so every twin gives the same bits in any order of rows,
+threads and devices.
 The environment variable JBOOST_NATIVE=0, read when the first histogram is traced, keeps to the definition.
 """
 

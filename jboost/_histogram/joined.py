@@ -23,10 +23,10 @@ def scatter_joined(bins, slot, values, n_slots, n_codes):
     return scatter_tables(k, bins, slot, values, n_slots, n_codes)
 
 
-def scatter_tables(k, bins, slot, values, n_slots, n_codes):
+def scatter_tables(k, bins, slot, values, n_slots, n_codes, max_copied_cells=MAX_COPIED_CELLS):
     """Build the histograms of the joint codes of each k features, then sum out the other features of each table."""
     joint = _join(bins, k, n_codes)
-    tables = scatter_into_copies(joint, slot, values, n_slots, n_codes**k, MAX_COPIED_CELLS)
+    tables = scatter_into_copies(joint, slot, values, n_slots, n_codes**k, max_copied_cells)
     tables = tables.reshape(*[n_codes] * k, values.shape[1], n_slots, len(joint))
     positions = range(k)
     marginals = [
@@ -59,7 +59,9 @@ def _join(bins, k, n_codes):
     """Make one joint code [f / k, n] of each k features; the last table is filled up with code 0."""
     n_features, n = bins.shape
     codes = jnp.minimum(bins, n_codes - 1)  # one beyond the last must not move its neighbours
-    codes = jnp.pad(codes, ((0, -n_features % k), (0, 0))).reshape(-(-n_features // k), k, n).astype(jnp.uint32)
+    codes = (
+        jnp.pad(codes, ((0, -n_features % k), (0, 0))).reshape(-(-n_features // k), k, n).astype(jnp.uint32)
+    )
     joint = codes[:, 0]
     for position in range(1, k):
         joint = joint * n_codes + codes[:, position]

@@ -1,8 +1,8 @@
 """The histogram of `xla.py` as products of matrices, for a TPU, where scattered additions are slow.
 
-With rows in the columns, the histogram of a feature is (one-hot codes [b, n]) x (statistics spread over slots [l c, n])^T.
-A matrix unit multiplies 8-bit integers exactly, so each statistic is split into four signed digits of base 256
-first. Everything is integer arithmetic modulo 2**32, and a sum that fits in an int32 comes out exactly.
+With rows in the columns, a feature's histogram is (one-hot codes [b, n]) x (statistics spread over slots [l c, n])^T. A
+matrix unit multiplies 8-bit integers exactly, so each statistic is split into four signed digits of base 256 first.
+Everything is integer arithmetic modulo 2**32, and a sum that fits in an int32 comes out exactly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from jboost._histogram.xla import zeros_varying_like
 
 DIGITS = 4  # of base 256 in an int32
 BLOCK_ROWS = 8192  # long enough to keep the matrix unit busy, short enough for the on-chip memory
-MAX_BLOCK_CELLS = 2**26  # bytes of a block's one-hot codes, where a compiler does not fuse them into the product
+MAX_BLOCK_CELLS = (
+    2**26
+)  # bytes of a block's one-hot codes, where a compiler does not fuse them into the product
 
 
 def signed_digits(values: Int32[Array, "*shape"]) -> Int8[Array, "4 *shape"]:

@@ -64,7 +64,8 @@ def scatter_into_copies(bins, slot, values, n_slots, n_codes, max_copied_cells=M
     cells = n_slots * n_codes * n_statistics * n_features
     rows_per_copy = max(ROWS_PER_COPY, n_codes)
     copies = max(1, min(CELLS_FOR_ATOMICS // n_slots, n // rows_per_copy, max_copied_cells // max(cells, 1)))
-    # Row i adds to copy i mod copies; a cell beyond the last is dropped.
+    # Row i adds to copy i mod copies; a cell beyond the last is dropped. Rows without a slot are not sorted out first:
+    # lighter children are so by the sum of h, which bounds the number of their rows by nothing smaller than n.
     copy = jnp.arange(n, dtype=jnp.uint32) % copies
     feature = jnp.arange(n_features, dtype=jnp.uint32)[:, None]
     table = copy[None] * n_features + feature
