@@ -23,13 +23,18 @@ SUFFIXES = (".so", ".dylib", ".pyd")
 _lock = threading.RLock()
 
 
-def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
-    """Call the function made for the platform on which the program will run.
+def by_platform(
+    *arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any], tpu: Callable[..., Any] | None = None
+) -> Any:
+    """Call the function made for the platform on which the program will run: `default` on a GPU.
 
-    Where there is nothing but the CPU the other is not even traced, which takes a good part of compilation's time.
+    What no platform of this process runs is not even traced, which takes a good part of compilation's time.
     """
-    if set(jax.extend.backend.backends()) == {"cpu"}:
+    platforms = set(jax.extend.backend.backends())
+    if platforms == {"cpu"}:
         return cpu(*arrays)
+    if "tpu" in platforms:
+        return jax.lax.platform_dependent(*arrays, cpu=cpu, tpu=tpu or default, default=default)
     return jax.lax.platform_dependent(*arrays, cpu=cpu, default=default)
 
 

@@ -1,7 +1,8 @@
 """Histograms of integer statistics: the innermost loop of boosting, behind one small interface.
 
-`xla.py` is the definition; `native.cpp` is the same function for the cores of a CPU, used there if it was
-built. Sums are exact integers, so every twin gives the same bits in any order of rows, threads and devices.
+`xla.py` is the definition. Its twins: `native.cpp` for the cores of a CPU, used there if it was built; `joined.py`
+for a GPU; `matmul.py` for a TPU. Sums are exact integers, so every twin gives the same bits in any order of rows,
+threads and devices.
 The environment variable JBOOST_NATIVE=0, read when the first histogram is traced, keeps to the definition.
 """
 
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int32, Integer, UInt
 
-from jboost._histogram import native, xla
+from jboost._histogram import joined, matmul, native, xla
 from jboost._histogram.native import is_available as native_available
 from jboost._native import by_platform
 
@@ -76,7 +77,8 @@ def build_histogram(
     return by_platform(
         *_varying_alike(bins, slot, values),
         cpu=partial(on_cpu, **sizes),
-        default=partial(xla.scatter_into_copies, **sizes),
+        tpu=partial(matmul.matmul_in_blocks, **sizes),
+        default=partial(joined.scatter_joined, **sizes),
     )
 
 

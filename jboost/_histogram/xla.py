@@ -15,7 +15,7 @@ from jboost._typing import zeros_varying_like
 
 BLOCK_ROWS = 16_384  # slots and values of a block (192 KiB for g and h) stay in the second-level cache
 CELLS_FOR_ATOMICS = 256  # copies times slots: enough addresses per bin that atomic additions rarely meet
-ROWS_PER_COPY = 256  # fewer rows than this are not worth zeroing and summing one more copy
+ROWS_PER_COPY = 256  # fewer rows than this, or than codes, are not worth zeroing and summing one more copy
 MAX_COPIED_CELLS = 2**24  # 64 MiB of copies
 
 
@@ -51,13 +51,15 @@ def scatter_in_blocks(bins, slot, values, n_slots, n_codes):
     return histogram.transpose(2, 3, 1, 0)
 
 
-def scatter_into_copies(bins, slot, values, n_slots, n_codes):
+def scatter_into_copies(bins, slot, values, n_slots, n_codes, max_copied_cells=MAX_COPIED_CELLS):
     """GPU: one scatter of everything, row i into copy i mod copies."""
     n_features, n = bins.shape
     n_statistics = values.shape[1]
     cells = n_slots * n_codes * n_statistics * n_features
-    copies = max(1, min(CELLS_FOR_ATOMICS // n_slots, n // ROWS_PER_COPY, MAX_COPIED_CELLS // max(cells, 1)))
-    # Row i adds to copy i mod copies; a cell beyond the last is dropped.
+    rows_per_copy = max(ROWS_PER_COPY, n_codes)
+    copies = max(1, min(CELLS_FOR_ATOMICS // n_slots, n // rows_per_copy, max_copied_cells // max(cells, 1)))
+    # Row i adds to copy i mod copies; a cell beyond the last is dropped. Rows without a slot are not sorted out first:
+    # lighter children are so by the sum of h, which bounds the number of their rows by nothing smaller than n.
     copy = jnp.arange(n, dtype=jnp.uint32) % copies
     feature = jnp.arange(n_features, dtype=jnp.uint32)[:, None]
     table = copy[None] * n_features + feature

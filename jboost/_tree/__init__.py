@@ -137,5 +137,3 @@ def leaf_index(tree: Tree, bins: Bins, layout: Layout, symmetric: bool) -> Int[A
 
     start = jnp.zeros(bins.shape[1], dtype=jnp.int32)
     return jax.lax.fori_loop(0, tree_depth(tree, symmetric), descend, start)
-
-

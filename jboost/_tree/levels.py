@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from jboost._histogram import build_histogram, with_siblings
+from jboost._native import by_platform
 from jboost._split import Rules, Split, best_split, routing_table
 from jboost._tree.columns import Bins, Columns
 from jboost._typing import MISSING_BIN, Layout, Reduce
@@ -57,7 +58,8 @@ def route(
     if shared:
         codes = jax.lax.dynamic_index_in_dim(bins, split.feature[0], axis=0, keepdims=False)
     else:
-        codes = bins[split.feature[node], jnp.arange(bins.shape[1])]
+        arrays = bins, split.feature, node
+        codes = by_platform(*arrays, cpu=gather_codes, tpu=select_codes, default=gather_codes)
     if layout.categorical:
         return table[0 if shared else node, codes]
     threshold, missing_right = (
@@ -65,3 +67,19 @@ def route(
     )
     above = codes > threshold.astype(jnp.int32)
     return jnp.where(codes == MISSING_BIN, missing_right, above) if layout.has_missing else above
+
+
+def gather_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Int[Array, " n"]:
+    """Look up each row's code of the feature of its node."""
+    return bins[feature[node], jnp.arange(bins.shape[1])]
+
+
+def select_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Int[Array, " n"]:
+    """Do the same without a gather, which a TPU does row by row: read every node's feature in full."""
+
+    def add_node(j: Int[Array, ""], codes: Int[Array, " n"]) -> Int[Array, " n"]:
+        own = jax.lax.dynamic_index_in_dim(bins, feature[j], axis=0, keepdims=False)
+        return jnp.where(node == j, own, codes)
+
+    first = jnp.where(node == 0, bins[feature[0]], 0)  # of the type, and on the devices, of the result
+    return jax.lax.fori_loop(1, feature.size, add_node, first)
