@@ -49,14 +49,16 @@ def extensions():
     """Return the C++ extension, or nothing without JAX."""
     try:
         from jax.ffi import include_dir
+        from jaxlib import version
     except ImportError:
         return []
     return [
         Extension(
             "jboost._library",
-            sources=[f"{room}/native.cpp" for room in ROOMS],
+            sources=["jboost/library.cpp", *(f"{room}/native.cpp" for room in ROOMS)],
             depends=[header for room in ("jboost", *ROOMS) for header in glob(f"{room}/*.h")],
             include_dirs=[include_dir()],
+            define_macros=[("JBOOST_JAXLIB", f'"{version.__version__}"')],
             language="c++",
             optional=True,
         )

@@ -120,7 +120,7 @@ def arrange(problem: Problem) -> Problem:
     """Lay the training bins out once for all rounds, if that is of use."""
     if problem.grouped is not None or not native_available():
         return problem
-    return dataclasses.replace(problem, grouped=group_columns(problem.train.bins))
+    return dataclasses.replace(problem, grouped=jax.jit(group_columns)(problem.train.bins))
 
 
 def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:

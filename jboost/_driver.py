@@ -36,6 +36,7 @@ def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, 
     """
     wanted = problem.spec.n_estimators
     problem = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
+    problem = arrange(problem)
     chunks = [jax.tree.map(np.asarray, _blank(problem, state, 0))]
     done, size, loss = 0, 1, jnp.nan
     hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal
@@ -64,7 +65,6 @@ def run_chunk(
 ) -> tuple[State, Round, Float[Array, ""], Array]:
     """Run up to `n_rounds` rounds; return them in the first places of `CAPACITY`, and the loss after them."""
     first = state.round
-    problem = arrange(problem)
 
     def goes_on(carry: tuple[State, Round]) -> Array:
         return (carry[0].round - first < n_rounds) & ~is_finished(problem, carry[0])

@@ -191,5 +191,3 @@ extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_group_columns(XLA_FFI_CallFrame* 
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_group_columns, run_grouping,
                               ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>());
-
-extern "C" JBOOST_EXPORT void jboost_limit_threads(int64_t limit) { jboost::thread_limit() = limit; }
