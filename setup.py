@@ -8,7 +8,7 @@ from glob import glob
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-ROOMS = ["jboost/_histogram", "jboost/_split"]  # each has a native.cpp and headers
+ROOMS = ["jboost/_fixed_point", "jboost/_histogram", "jboost/_tree"]  # each has a native.cpp and headers
 
 
 SAME_BITS = (  # no fused multiplications, as in the plain JAX version; no traps to wait for, so loops become vectors
@@ -49,14 +49,16 @@ def extensions():
     """Return the C++ extension, or nothing without JAX."""
     try:
         from jax.ffi import include_dir
+        from jaxlib import version
     except ImportError:
         return []
     return [
         Extension(
             "jboost._library",
-            sources=[f"{room}/native.cpp" for room in ROOMS],
-            depends=[header for room in ROOMS for header in glob(f"{room}/*.h")],
+            sources=["jboost/library.cpp", *(f"{room}/native.cpp" for room in ROOMS)],
+            depends=[header for room in ("jboost", *ROOMS) for header in glob(f"{room}/*.h")],
             include_dirs=[include_dir()],
+            define_macros=[("JBOOST_JAXLIB", f'"{version.__version__}"')],
             language="c++",
             optional=True,
         )

@@ -1,5 +1,7 @@
 """Gradient-boosted trees as one compiled JAX program: any loss, on CPU, GPU or TPU."""
 
+from typing import TYPE_CHECKING, Any
+
 from jboost import losses, metrics
 from jboost._bins import BinEdges, Binned, bin_features
 from jboost._ensemble import Ensemble, concatenate, predict, staged_predict, truncate
@@ -9,7 +11,9 @@ from jboost._training import History, fit
 from jboost._tree import Tree
 from jboost.io import load, save
 from jboost.metrics import Metric
-from jboost.sklearn import JBoostClassifier, JBoostRegressor
+
+if TYPE_CHECKING:
+    from jboost.sklearn import JBoostClassifier, JBoostRegressor
 
 __all__ = [
     "BinEdges",
@@ -36,3 +40,17 @@ __all__ = [
     "staged_predict",
     "truncate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the estimators when they are asked for: scikit-learn takes as long to import as JAX."""
+    if name in ("JBoostClassifier", "JBoostRegressor"):
+        from jboost import sklearn
+
+        return getattr(sklearn, name)
+    raise AttributeError(f"module 'jboost' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__

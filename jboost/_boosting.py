@@ -6,6 +6,7 @@ no derivative flows, and leaf values are differentiable sums. The plan is Friedm
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -14,13 +15,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jboost._ensemble import leaf_of, take_leaves
-from jboost._histogram import build_histogram, quantise
+from jboost._fixed_point import quantise
 from jboost._leaves import leaf_values, weighted_derivatives
 from jboost._loss import Loss
 from jboost._sampling import sample_columns, sample_rows
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
-from jboost._tree import BuildHistogram, Columns, Tree, grow_tree
+from jboost._tree import BuildHistogram, Columns, Tree, group_columns, grow_tree, native_available
 from jboost._typing import Layout, Reduce, identity, pytree, static_field
 
 MetricFunction = Callable[[Array, Any, Array], Array]
@@ -48,6 +49,7 @@ class Problem:
     layout: Layout = static_field()
     metric: MetricFunction = static_field()
     maximize: bool = static_field(default=False)
+    grouped: Int[Array, "groups n width"] | None = None  # the training bins again, as the C++ library reads them
 
 
 @pytree
@@ -86,7 +88,7 @@ def init(
 def step(
     problem: Problem,
     state: State,
-    build_histogram: BuildHistogram = build_histogram,
+    build_histogram: BuildHistogram | None = None,
     reduce: Reduce = identity,
 ) -> tuple[State, Round]:
     """Add one round: sample, differentiate, grow, fill the leaves, move the scores."""
@@ -97,10 +99,10 @@ def step(
     value, g, h = weighted_derivatives(loss, state.score, rows.y, weight)
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
     allowed = sample_columns(column_key, problem.usable, *shares, spec.max_depth)
-    columns = Columns(rows.bins, allowed, problem.layout)
+    columns = Columns(rows.bins, allowed, problem.layout, problem.grouped)
     tree, leaf = _grow(columns, g, h, weight > 0, spec, hyper, build_histogram, reduce)
     leaf_value = hyper.learning_rate * leaf_values(
-        loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, (g, h)
+        loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, (g, h), reduce
     )
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value)
@@ -110,7 +112,15 @@ def step(
 
 def run(problem: Problem, state: State) -> tuple[State, Round]:
     """Repeat `step` for all rounds in one scan; rounds come back stacked."""
+    problem = arrange(problem)
     return jax.lax.scan(lambda state, _: step(problem, state), state, length=problem.spec.n_estimators)
+
+
+def arrange(problem: Problem) -> Problem:
+    """Lay the training bins out once for all rounds, if that is of use."""
+    if problem.grouped is not None or not native_available():
+        return problem
+    return dataclasses.replace(problem, grouped=jax.jit(group_columns)(problem.train.bins))
 
 
 def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:
@@ -156,7 +166,7 @@ def _grow(
     active: Bool[Array, " n"],
     spec: Spec,
     hyper: Hyper,
-    build_histogram: BuildHistogram,
+    build_histogram: BuildHistogram | None,
     reduce: Reduce,
 ) -> tuple[Tree, Int[Array, "n *k"]]:
     """Grow one tree for all outputs, or one for each."""

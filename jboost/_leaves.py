@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jboost._derivatives import full_hessian, value_grad_hess
 from jboost._ensemble import take_leaves
+from jboost._fixed_point import sum_by_group
 from jboost._loss import Loss, Quantile
 from jboost._quantile import grouped_quantile
 from jboost._spec import Hyper
 from jboost._split import leaf_value, limit_step, soft_threshold
-
-COPIES = 64  # partial sums of each leaf: they spread a GPU's atomics and round less than one long sum
-ROWS_PER_CELL = 32  # below this many rows for each partial sum there is nothing to spread
+from jboost._typing import Reduce, identity
 
 
 def leaf_values(
@@ -27,6 +27,7 @@ def leaf_values(
     hyper: Hyper,
     n_leaves: int,
     derivatives: tuple[Array, Array],
+    reduce: Reduce = identity,
 ) -> Float[Array, "leaves k"]:
     """Compute every leaf's value before shrinkage; 0 for a leaf without rows.
 
@@ -44,14 +45,18 @@ def leaf_values(
         Leaves of a tree.
     derivatives : g, h [n k]
         Weighted derivatives at the current scores.
+    reduce : function
+        Sums an array over the devices that hold the other rows; a quantile rule needs all rows on one.
     """
     if isinstance(loss.leaf, Quantile):
+        if reduce is not identity:
+            raise ValueError("a Quantile leaf rule needs all rows on one device")
         return _quantiles(score, y, weight, leaf, hyper, n_leaves, loss.leaf.level)
     value = jnp.zeros((n_leaves, score.shape[1]), score.dtype)
     for step in range(loss.leaf.steps):
         if step > 0:
             derivatives = weighted_derivatives(loss, score + take_leaves(value, leaf), y, weight)[1:]
-        value = _newton_step(loss, score, y, weight, leaf, hyper, derivatives, value)
+        value = _newton_step(loss, score, y, weight, leaf, hyper, derivatives, value, reduce)
     return value
 
 
@@ -77,18 +82,18 @@ def _newton_step(
     hyper: Hyper,
     derivatives: tuple[Array, Array],
     value: Float[Array, "leaves k"],
+    reduce: Reduce,
 ) -> Float[Array, "leaves k"]:
     """Minimise G (u - v) + H (u - v)^2 / 2 + lambda u^2 / 2 + alpha |u| over u; v is the value so far."""
-    n_leaves, k = value.shape
+    n_leaves = value.shape[0]
     if loss.hessian == "full":
         at = score + take_leaves(value, leaf)
-        g_sum = sum_by_leaf(derivatives[0], leaf, n_leaves)
+        g_sum = sum_by_leaf(derivatives[0][..., None], leaf, n_leaves, reduce)[..., 0]
         hessian = full_hessian(loss, at, y) * weight[:, None, None]
-        h_sum = sum_by_leaf(hessian.reshape(-1, k * k), leaf, n_leaves).reshape(-1, k, k)
+        h_sum = sum_by_leaf(hessian, leaf, n_leaves, reduce)
         return _solve(g_sum - jnp.einsum("ljk,lk->lj", h_sum, value), h_sum, hyper)
-    both = jnp.concatenate(derivatives, axis=1)
-    sums = sum_by_leaf(both, leaf if leaf.ndim == 1 else jnp.tile(leaf, 2), n_leaves)
-    g_sum, h_sum = sums[:, :k], sums[:, k:]
+    sums = sum_by_leaf(jnp.stack(derivatives, axis=-1), leaf, n_leaves, reduce)
+    g_sum, h_sum = sums[..., 0], sums[..., 1]
     return leaf_value(g_sum - h_sum * value, h_sum, hyper)
 
 
@@ -117,15 +122,11 @@ def _quantiles(
 
 
 def sum_by_leaf(
-    values: Float[Array, "n c"], leaf: Int[Array, "n *c"], n_leaves: int
-) -> Float[Array, "leaves c"]:
-    """Sum rows by leaf; each column may have leaves of its own. Row i adds to partial sum i mod copies."""
-    n, c = values.shape
-    copies = max(1, min(COPIES, n // (ROWS_PER_CELL * n_leaves)))
-    cell = leaf * copies + (jnp.arange(n, dtype=leaf.dtype) % copies).reshape(-1, *[1] * (leaf.ndim - 1))
-    if leaf.ndim == 1:
-        sums = jnp.zeros((n_leaves * copies, c), values.dtype).at[cell].add(values)
-    else:
-        columns = jnp.arange(c, dtype=leaf.dtype)[None]
-        sums = jnp.zeros((n_leaves * copies, c), values.dtype).at[cell, columns].add(values)
-    return sums.reshape(n_leaves, copies, c).sum(axis=1)
+    values: Float[Array, "n k c"], leaf: Int[Array, "n *k"], n_leaves: int, reduce: Reduce
+) -> Float[Array, "leaves k c"]:
+    """Sum the c values of each row and output by leaf; each output may have leaves of its own."""
+    n, k, c = values.shape
+    if leaf.ndim == 2:
+        by_output = jax.vmap(lambda one, leaf: sum_by_group(one, leaf, n_leaves, reduce), (1, 1), 1)
+        return by_output(values, leaf)
+    return sum_by_group(values.reshape(n, k * c), leaf, n_leaves, reduce).reshape(n_leaves, k, c)

@@ -6,30 +6,39 @@ use, turns it off.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import logging
+import numbers
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.extend.backend
+import jaxlib.version
+import joblib
 
 SUFFIXES = (".so", ".dylib", ".pyd")
 
 _lock = threading.RLock()
 
 
-def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:
-    """Call the function made for the platform on which the program will run.
+def by_platform(
+    *arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any], tpu: Callable[..., Any] | None = None
+) -> Any:
+    """Call the function made for the platform on which the program will run: `default` on a GPU.
 
-    Where there is nothing but the CPU the other is not even traced, which takes a good part of compilation's time.
+    What no platform of this process runs is not even traced, which takes a good part of compilation's time.
     """
-    if set(jax.extend.backend.backends()) == {"cpu"}:
+    platforms = set(jax.extend.backend.backends())
+    if platforms == {"cpu"}:
         return cpu(*arrays)
+    if "tpu" in platforms:
+        return jax.lax.platform_dependent(*arrays, cpu=cpu, tpu=tpu or default, default=default)
     return jax.lax.platform_dependent(*arrays, cpu=cpu, default=default)
 
 
@@ -41,7 +50,7 @@ def is_available(target: str, is_right: Callable[[], bool]) -> bool:
     target : str
         Name of the function, in the library and for `jax.ffi.ffi_call`.
     is_right : function
-        Calls the target on a tiny problem with a known answer, since jaxlib may differ from that of the build.
+        Calls the target on a tiny problem with a known answer, where jaxlib differs from that of the build.
     """
     with _lock:
         return why_unavailable(target, is_right) is None
@@ -60,19 +69,69 @@ def why_unavailable(target: str, is_right: Callable[[], bool]) -> str | None:
 
 
 def _register(target: str, is_right: Callable[[], bool]) -> str | None:
-    if os.environ.get("JBOOST_NATIVE", "1") == "0":
-        return "turned off by JBOOST_NATIVE=0"
-    library = next(
-        (path for path in Path(__file__).parent.glob("_library.*") if path.suffix in SUFFIXES), None
-    )
-    if library is None:
-        return "not built: there was no C++ compiler, or no JAX, when jboost was installed"
+    found = library()
+    if isinstance(found, str):
+        return found
     # Initialise the CPU first: jaxlib refuses a library made for a newer one here, and not later, elsewhere.
     device = jax.local_devices(backend="cpu")[0]
-    handler = jax.ffi.pycapsule(getattr(ctypes.CDLL(str(library)), target))
-    jax.ffi.register_ffi_target(target, handler, platform="cpu")
+    jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(found, target)), platform="cpu")
+    if found.jboost_built_for() == jaxlib.version.__version__.encode():
+        return None
     with (
         jax.ensure_compile_time_eval(),
         jax.default_device(device),
     ):  # the caller may be in a trace or on a GPU
         return None if is_right() else "its self-check gave a wrong answer"
+
+
+@functools.cache
+def library() -> ctypes.CDLL | str:
+    """Load the library, or say why there is none."""
+    if os.environ.get("JBOOST_NATIVE", "1") == "0":
+        return "turned off by JBOOST_NATIVE=0"
+    path = next((path for path in Path(__file__).parent.glob("_library.*") if path.suffix in SUFFIXES), None)
+    if path is None:
+        return "not built: there was no C++ compiler, or no JAX, when jboost was installed"
+    found = ctypes.CDLL(str(path))
+    found.jboost_built_for.restype = ctypes.c_char_p
+    found.jboost_limit_threads.argtypes = [ctypes.c_int64]
+    found.jboost_limit_threads.restype = None
+    found.jboost_limit_threads(joblib.cpu_count())
+    return found
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Return how many threads scikit-learn's `n_jobs` asks for: all for None, all but one for -2, and so on."""
+    if n_jobs is None:
+        return joblib.cpu_count()
+    if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool):
+        raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}")
+    if n_jobs == 0:
+        raise ValueError("n_jobs must not be 0: give a number of threads, or -1 for all")
+    return int(n_jobs) if n_jobs > 0 else max(joblib.cpu_count() + 1 + int(n_jobs), 1)
+
+
+_limits: list[int] = []  # of the calls that are running
+
+
+@contextlib.contextmanager
+def at_most(limit: int) -> Iterator[None]:
+    """Let the C++ library use no more threads for a while; calls that run side by side share the lowest limit.
+
+    Outside, the limit is what the processor, its affinity and the container's quota allow.
+    """
+    with _lock:
+        _limits.append(limit)
+        _apply_limit()
+    try:
+        yield
+    finally:
+        with _lock:
+            _limits.remove(limit)
+            _apply_limit()
+
+
+def _apply_limit() -> None:
+    found = library()
+    if not isinstance(found, str):
+        found.jboost_limit_threads(min([joblib.cpu_count(), *_limits]))

@@ -78,3 +78,9 @@ Reduce = Callable[[jax.Array], jax.Array]  # sums a partial result over devices
 def identity(x: jax.Array) -> jax.Array:
     """Return x: the reduction on one device, and the inverse link of an untransformed score."""
     return x
+
+
+def zeros_varying_like(array: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """Make zeros that may differ on each device of a shard_map, as the array does."""
+    zeros = jax.numpy.zeros(shape, dtype)
+    return jax.lax.pcast(zeros, tuple(jax.typeof(array).manual_axis_type.varying), to="varying")

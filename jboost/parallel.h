@@ -3,11 +3,13 @@
 #ifndef JBOOST_PARALLEL_H_
 #define JBOOST_PARALLEL_H_
 
-#include <condition_variable>
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
+#include <thread>
+#include <utility>
 
 namespace jboost {
 
@@ -15,37 +17,88 @@ namespace jboost {
 struct Pool {
   int64_t n_threads;
   std::function<void(std::function<void()>)> schedule;
-  int64_t work_per_thread = 200000;  // additions and cells that are worth waking a thread for
+  int64_t work_per_thread = 50000;  // additions and cells that are worth waking a thread for
+
+  int64_t workers_for(int64_t work) const {
+    return std::max<int64_t>(1, std::min(n_threads, work / work_per_thread));
+  }
 };
 
-// Runs work(0) here and work(1), work(2), ... on threads that happen to be free. The work must be claimed, not assigned.
-template <typename Work>
-void in_parallel(const Pool& pool, int64_t n_workers, const Work& work) {
-  struct Crew {
-    std::mutex mutex;
-    std::condition_variable finished;
-    int64_t started = 1, running = 0;
-    bool closed = false;
-  };
-  if (n_workers <= 1) return work(int64_t{0});
-  auto crew = std::make_shared<Crew>();  // outlives this call in tasks that start after it
-  for (int64_t i = 1; i < n_workers; ++i) {
-    pool.schedule([crew, &work] {
-      std::unique_lock<std::mutex> lock(crew->mutex);
-      if (crew->closed) return;
-      const int64_t worker = crew->started++;
-      ++crew->running;
-      lock.unlock();
-      work(worker);
-      lock.lock();
-      if (--crew->running == 0) crew->finished.notify_one();
-    });
-  }
-  work(int64_t{0});
-  std::unique_lock<std::mutex> lock(crew->mutex);
-  crew->closed = true;
-  crew->finished.wait(lock, [&] { return crew->running == 0; });
+// The most threads that a call may use. Shared by the whole process.
+inline std::atomic<int64_t>& thread_limit() {
+  static std::atomic<int64_t> limit{int64_t{1} << 30};
+  return limit;
 }
+
+// The caller and the helpers that happen to be free, doing one batch of units after another. Helpers stay for all
+// batches, since waking a thread takes longer than a small batch. Which of them does a unit is open.
+class Crew {
+ public:
+  Crew(const Pool& pool, int64_t n_workers) {
+    for (int64_t i = 1; i < n_workers; ++i)
+      pool.schedule([board = board_] { board->help(); });
+  }
+  ~Crew() {
+    board_->closed = true;
+    while (board_->n_helping > 0) std::this_thread::yield();
+  }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  // Does work(unit, worker) for each of n_units, in any order, and returns when all are done. It must not throw.
+  // Workers are numbered from 0, the caller, to n_workers - 1: each may have memory of its own.
+  void run(int64_t n_units, const std::function<void(int64_t, int64_t)>& work) {
+    if (n_units <= 0) return;
+    board_->work = &work;
+    board_->n_pending = n_units;
+    board_->n_unclaimed = n_units;  // from here on helpers take part
+    for (int64_t unit; (unit = board_->claim()) >= 0;) board_->finish(unit, 0);
+    for (int64_t i = 0; board_->n_pending > 0; ++i) wait(i);
+  }
+
+ private:
+  static void wait(int64_t times) {
+    constexpr int64_t spins = 1000;  // a few microseconds; then others may need the core
+    if (times >= spins) return std::this_thread::yield();
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  // Outlives the crew in tasks that start after it. Whoever has claimed a unit keeps `work` alive by not having
+  // finished it.
+  struct Board {
+    const std::function<void(int64_t, int64_t)>* work = nullptr;
+    std::atomic<int64_t> n_unclaimed{0}, n_pending{0}, n_helping{0}, n_came{0};
+    std::atomic<bool> closed{false};
+
+    int64_t claim() {
+      int64_t left = n_unclaimed;
+      while (left > 0 && !n_unclaimed.compare_exchange_weak(left, left - 1)) {
+      }
+      return left - 1;
+    }
+    void finish(int64_t unit, int64_t worker) {
+      (*work)(unit, worker);
+      --n_pending;
+    }
+    void help() {
+      const int64_t worker = ++n_came;
+      ++n_helping;
+      for (int64_t idle = 0; !closed; ++idle) {
+        const int64_t unit = claim();
+        if (unit < 0) {
+          wait(idle);
+          continue;
+        }
+        finish(unit, worker);
+        idle = 0;
+      }
+      --n_helping;
+    }
+  };
+  std::shared_ptr<Board> board_ = std::make_shared<Board>();
+};
 
 }  // namespace jboost
 

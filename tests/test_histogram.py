@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from jboost import _native
-from jboost._histogram import build_histogram, native, quantise, xla
+from jboost._histogram import build_histogram, joined, matmul, native, quantise, xla
 
 ROOT = Path(__file__).parent.parent
 INT32_MAX = 2**31 - 1
@@ -52,13 +52,16 @@ def require_native():
         say(f"the native histogram was not tested: {reason}")
 
 
-@pytest.fixture(params=["xla-blocks", "xla-copies", "native", "public"])
+@pytest.fixture(params=["xla-blocks", "xla-copies", "joined", "in-pairs", "matmul", "native", "public"])
 def twin(request):
     if request.param == "native":
         require_native()
     functions = {
         "xla-blocks": xla.scatter_in_blocks,
         "xla-copies": xla.scatter_into_copies,
+        "joined": joined.scatter_joined,
+        "in-pairs": partial(joined.scatter_tables, 2),
+        "matmul": matmul.matmul_in_blocks,
         "native": native.build_histogram,
         "public": build_histogram,
     }

@@ -1,7 +1,8 @@
 """Histograms of integer statistics: the innermost loop of boosting, behind one small interface.
 
-`xla.py` is the definition; `native.cpp` is the same function for the cores of a CPU, used there if it was
-built. Sums are exact integers, so every twin gives the same bits in any order of rows, threads and devices.
+`xla.py` is the definition. Its twins: `native.cpp` for the cores of a CPU, used there if it was built; `joined.py`
+for a GPU; `matmul.py` for a TPU. Sums are exact integers, so every twin gives the same bits in any order of rows,
+threads and devices.
 The environment variable JBOOST_NATIVE=0, read when the first histogram is traced, keeps to the definition.
 """
 
@@ -14,12 +15,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int32, Integer, UInt
 
-from jboost._histogram import native, xla
-from jboost._histogram.fixed_point import quantise
+from jboost._histogram import joined, matmul, native, xla
 from jboost._histogram.native import is_available as native_available
 from jboost._native import by_platform
 
-__all__ = ["build_histogram", "native_available", "quantise", "with_siblings"]
+__all__ = ["build_histogram", "native_available", "with_siblings"]
 
 
 @partial(jax.jit, static_argnames=("n_slots", "n_codes"))
@@ -77,7 +77,8 @@ def build_histogram(
     return by_platform(
         *_varying_alike(bins, slot, values),
         cpu=partial(on_cpu, **sizes),
-        default=partial(xla.scatter_into_copies, **sizes),
+        tpu=partial(matmul.matmul_in_blocks, **sizes),
+        default=partial(joined.scatter_joined, **sizes),
     )
 
 
@@ -108,9 +109,12 @@ def with_siblings(
     >>> with_siblings(parent.reshape(shape), left.reshape(shape), jnp.array([False]))[:, 0, :, 0].tolist()
     [[2, 3], [3, 4]]
     """
-    on_cpu = native.with_siblings if native_available() else xla.with_siblings
-    arrays = _varying_alike(parent, built, built_right)
-    return by_platform(*arrays, cpu=on_cpu, default=xla.with_siblings)
+    was_built = jnp.arange(2)[None] == built_right[:, None]
+    built, parent = built[:, :, :, None], parent[:, :, :, None]
+    b, c, n_nodes, _, f = parent.shape
+    children = jnp.where(was_built[None, None, ..., None], built, parent - built)
+    # Several read it: it is not to be computed anew for each.
+    return lax.optimization_barrier(children.reshape(b, c, 2 * n_nodes, f))
 
 
 def _check(bins, slot, values, n_slots, n_codes):
@@ -122,9 +126,12 @@ def _check(bins, slot, values, n_slots, n_codes):
         if array.dtype not in allowed:
             names = " or ".join(jnp.dtype(dtype).name for dtype in allowed)
             raise TypeError(f"{name} must have dtype {names}, got {array.dtype.name}")
-    n_statistics, n_features = values.shape[1], bins.shape[0]
-    n_cells = n_codes * n_statistics * n_slots * n_features
-    if n_cells >= 2**31:
+    check_size(n_codes, values.shape[1], n_slots, bins.shape[0])
+
+
+def check_size(n_codes: int, n_statistics: int, n_slots: int, n_features: int) -> None:
+    """Raise ValueError for a histogram of 2**31 cells or more."""
+    if n_codes * n_statistics * n_slots * n_features >= 2**31:
         raise ValueError(
             f"expected a histogram of fewer than 2**31 cells, got {n_codes} bin codes x {n_statistics} "
             f"statistics x {n_slots} nodes x {n_features} features; use fewer bins, features or levels"

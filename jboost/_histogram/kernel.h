@@ -8,14 +8,11 @@
 #define JBOOST_HISTOGRAM_KERNEL_H_
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <new>
-#include <vector>
 
 #include "../parallel.h"
+#include "tables.h"
 
 namespace jboost {
 
@@ -31,47 +28,9 @@ struct Problem {
 
 namespace internal {
 
-constexpr int64_t kLine = 8;              // words of a cache line
 constexpr int64_t kBlockRows = 32768;     // their collection stays in the second-level cache
 constexpr int64_t kFeaturesPerGroup = 12;  // fewer would spend their time on collecting rows
 constexpr int64_t kMaxPairs = 4;
-constexpr int64_t kKeptBytes = 32 << 20;
-
-// Two signed sums in one word: high * 2^32 + low, modulo 2^64. A negative low borrows from high, undone in `low`, `high`.
-inline uint64_t packed(int32_t high, int32_t low) {
-  return (uint64_t{static_cast<uint32_t>(high)} << 32) + static_cast<uint64_t>(int64_t{low});
-}
-inline int32_t low(uint64_t word) { return static_cast<int32_t>(static_cast<uint32_t>(word)); }
-inline int32_t high(uint64_t word) {
-  return static_cast<int32_t>(static_cast<uint32_t>((word - static_cast<uint64_t>(int64_t{low(word)})) >> 32));
-}
-
-// Memory that a thread keeps between calls, since fresh pages cost more than a small histogram.
-class Scratch {
- public:
-  static Scratch& of_this_thread() {
-    thread_local Scratch scratch;
-    return scratch;
-  }
-  uint64_t* get(int64_t words) {
-    if (words > words_) {
-      memory_.reset();
-      words_ = 0;
-      memory_.reset(new uint64_t[words]);
-      words_ = words;
-    }
-    return memory_.get();
-  }
-  void release_if_large() {
-    if (words_ * int64_t{sizeof(uint64_t)} <= kKeptBytes) return;
-    memory_.reset();
-    words_ = 0;
-  }
-
- private:
-  std::unique_ptr<uint64_t[]> memory_;
-  int64_t words_ = 0;
-};
 
 // Where the table of each feature lies, and how the work is divided. P words make a cell.
 struct Plan {
@@ -96,7 +55,7 @@ inline Plan make_plan(const Problem& p, int64_t pairs, const Pool& pool) {
   plan.block_words = plan.block_rows * (1 + pairs) + kLine;
   const int64_t cells = p.n_features * p.n_slots * p.n_codes;
   const int64_t work = (p.n_rows * p.n_features + cells) * pairs;
-  plan.workers = std::max<int64_t>(1, std::min(pool.n_threads, work / pool.work_per_thread));
+  plan.workers = pool.workers_for(work);
   plan.groups = std::max<int64_t>(1, std::min(plan.workers, p.n_features / kFeaturesPerGroup));
   while (plan.workers % plan.groups) --plan.groups;
   const int64_t rows_worth_a_table = std::max<int64_t>(1, p.n_rows / (p.n_slots * p.n_codes));
@@ -208,22 +167,17 @@ void build_pairs(const Problem& p, int64_t statistic, const Pool& pool) {
   uint64_t* blocks = tables + plan.parts * plan.table_words;
 
   const int64_t pairs_of_features = (p.n_features + 1) / 2;
-  std::atomic<int64_t> next_unit{0};
-  in_parallel(pool, plan.workers, [&](int64_t worker) {
-    for (int64_t unit; (unit = next_unit++) < plan.groups * plan.parts;) {
-      const int64_t group = unit % plan.groups, part = unit / plan.groups;
-      fill_tables<P, Code>(p, plan, statistic, 2 * (pairs_of_features * group / plan.groups),
-                           std::min(p.n_features, 2 * (pairs_of_features * (group + 1) / plan.groups)),
-                           p.n_rows * part / plan.parts, p.n_rows * (part + 1) / plan.parts,
-                           tables + part * plan.table_words, blocks + worker * plan.block_words);
-    }
+  Crew crew(pool, plan.workers);
+  crew.run(plan.groups * plan.parts, [&](int64_t unit, int64_t worker) {
+    const int64_t group = unit % plan.groups, part = unit / plan.groups;
+    fill_tables<P, Code>(p, plan, statistic, 2 * (pairs_of_features * group / plan.groups),
+                         std::min(p.n_features, 2 * (pairs_of_features * (group + 1) / plan.groups)),
+                         p.n_rows * part / plan.parts, p.n_rows * (part + 1) / plan.parts,
+                         tables + part * plan.table_words, blocks + worker * plan.block_words);
   });
-
   constexpr int64_t tile = 16;  // codes: what they take of the output stays in the first-level cache
-  std::atomic<int64_t> next_tile{0};
-  in_parallel(pool, plan.workers, [&](int64_t) {
-    for (int64_t code; (code = tile * next_tile++) < p.n_codes;)
-      write_codes<P>(p, plan, statistic, code, std::min(code + tile, p.n_codes), tables);
+  crew.run((p.n_codes + tile - 1) / tile, [&](int64_t number, int64_t) {
+    write_codes<P>(p, plan, statistic, tile * number, std::min(tile * (number + 1), p.n_codes), tables);
   });
   scratch.release_if_large();
 }
@@ -244,32 +198,12 @@ void build_all_pairs(const Problem& p, const Pool& pool) {
 
 // Whether a place in the table of one feature fits in 32 bits.
 inline bool fits(int64_t n_slots, int64_t n_codes) {
-  return n_slots < (int64_t{1} << 32) / (internal::kMaxPairs * (n_codes + internal::kLine));
+  return n_slots < (int64_t{1} << 32) / (internal::kMaxPairs * (n_codes + kLine));
 }
 
-// Builds every histogram of a batch. Throws std::bad_alloc.
-inline void build_histograms(const std::vector<Problem>& batch, const Pool& pool) {
-  const auto build = [](const Problem& p, const Pool& threads) {
-    p.wide_bins ? internal::build_all_pairs<uint16_t>(p, threads) : internal::build_all_pairs<uint8_t>(p, threads);
-  };
-  const int64_t size = static_cast<int64_t>(batch.size());
-  if (size < 2 * pool.n_threads || pool.n_threads <= 1) {
-    for (const Problem& p : batch) build(p, pool);
-    return;
-  }
-  const Pool no_pool{1, {}, 1};
-  std::atomic<int64_t> next{0};
-  std::atomic<bool> out_of_memory{false};
-  in_parallel(pool, pool.n_threads, [&](int64_t) {
-    for (int64_t i; (i = next++) < size;) {
-      try {
-        build(batch[i], no_pool);
-      } catch (const std::bad_alloc&) {
-        out_of_memory = true;
-      }
-    }
-  });
-  if (out_of_memory) throw std::bad_alloc();
+// Builds one histogram. Throws std::bad_alloc.
+inline void build_histogram(const Problem& p, const Pool& pool) {
+  p.wide_bins ? internal::build_all_pairs<uint16_t>(p, pool) : internal::build_all_pairs<uint8_t>(p, pool);
 }
 
 }  // namespace jboost

@@ -10,19 +10,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array
+
+from jboost._typing import zeros_varying_like
 
 BLOCK_ROWS = 16_384  # slots and values of a block (192 KiB for g and h) stay in the second-level cache
 CELLS_FOR_ATOMICS = 256  # copies times slots: enough addresses per bin that atomic additions rarely meet
-ROWS_PER_COPY = 256  # fewer rows than this are not worth zeroing and summing one more copy
+ROWS_PER_COPY = 256  # fewer rows than this, or than codes, are not worth zeroing and summing one more copy
 MAX_COPIED_CELLS = 2**24  # 64 MiB of copies
-
-
-def zeros_varying_like(array: Array, shape: tuple[int, ...]) -> Array:
-    """Make int32 zeros that may differ on each device of a shard_map, as the array does."""
-    return lax.pcast(
-        jnp.zeros(shape, jnp.int32), tuple(jax.typeof(array).manual_axis_type.varying), to="varying"
-    )
 
 
 def scatter_in_blocks(bins, slot, values, n_slots, n_codes):
@@ -51,19 +45,21 @@ def scatter_in_blocks(bins, slot, values, n_slots, n_codes):
 
         return lax.fori_loop(0, n_features, add_feature, histogram)
 
-    histogram = zeros_varying_like(slot, (n_features * cells, n_statistics))
+    histogram = zeros_varying_like(slot, (n_features * cells, n_statistics), jnp.int32)
     histogram = lax.fori_loop(0, -(-n // block), add_block, histogram)
     histogram = histogram.reshape(n_features, n_slots + 1, n_codes, n_statistics)[:, :n_slots]
     return histogram.transpose(2, 3, 1, 0)
 
 
-def scatter_into_copies(bins, slot, values, n_slots, n_codes):
+def scatter_into_copies(bins, slot, values, n_slots, n_codes, max_copied_cells=MAX_COPIED_CELLS):
     """GPU: one scatter of everything, row i into copy i mod copies."""
     n_features, n = bins.shape
     n_statistics = values.shape[1]
     cells = n_slots * n_codes * n_statistics * n_features
-    copies = max(1, min(CELLS_FOR_ATOMICS // n_slots, n // ROWS_PER_COPY, MAX_COPIED_CELLS // max(cells, 1)))
-    # Row i adds to copy i mod copies; a cell beyond the last is dropped.
+    rows_per_copy = max(ROWS_PER_COPY, n_codes)
+    copies = max(1, min(CELLS_FOR_ATOMICS // n_slots, n // rows_per_copy, max_copied_cells // max(cells, 1)))
+    # Row i adds to copy i mod copies; a cell beyond the last is dropped. Rows without a slot are not sorted out first:
+    # lighter children are so by the sum of h, which bounds the number of their rows by nothing smaller than n.
     copy = jnp.arange(n, dtype=jnp.uint32) % copies
     feature = jnp.arange(n_features, dtype=jnp.uint32)[:, None]
     table = copy[None] * n_features + feature
@@ -73,14 +69,3 @@ def scatter_into_copies(bins, slot, values, n_slots, n_codes):
     histogram = jnp.zeros((n_cells, n_statistics), jnp.int32).at[cell].add(values, mode="drop")
     histogram = histogram.reshape(copies, n_features, n_slots, n_codes, n_statistics)
     return histogram.sum(axis=0, dtype=jnp.int32).transpose(2, 3, 1, 0)
-
-
-def with_siblings(parent, built, built_right):
-    """Interleave the children that were built with their siblings."""
-    was_built = jnp.arange(2)[None] == built_right[:, None]
-    built, parent = built[:, :, :, None], parent[:, :, :, None]
-    b, c, n_nodes, _, f = parent.shape
-    children = jnp.where(was_built[None, None, ..., None], built, parent - built).reshape(
-        b, c, 2 * n_nodes, f
-    )
-    return lax.optimization_barrier(children)  # several read it: it is not to be computed anew for each

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from jboost._split.categories import best_categories, category_set, order_categories
-from jboost._split.formulas import Rules, leaf_value, limit_step, soft_threshold
+from jboost._split.formulas import Rules, leaf_value, limit_step, soft_threshold, sum_in_pairs
 from jboost._split.thresholds import Histogram, best_thresholds
 from jboost._typing import WORD, Layout
 
@@ -116,14 +116,20 @@ def _sides(
     hessian = column[:, pairs]
     sign = jnp.where(right, 1, -1).astype(hessian.dtype).T[:, None]
     excess = jnp.where(jnp.arange(layout.n_codes)[:, None, None] > 0, hessian * sign, 0)  # right less left
-    scale = rules.scale[pairs, None]
-    known = (excess.sum(axis=0, dtype=hessian.dtype) * scale).sum(axis=0)
-    missing = (hessian[0] * scale).sum(axis=0)
+    excess = excess.sum(axis=0, dtype=hessian.dtype)
+    known, missing = (_in_real_units(one, rules) for one in (excess, hessian[0]))
     excess_of_all, all_missing = known, missing
     if rules.spec.symmetric:
-        excess_of_all, all_missing = known.sum(keepdims=True), missing.sum(keepdims=True)
+        excess_of_all, all_missing = (
+            _in_real_units(one.sum(axis=1, keepdims=True, dtype=one.dtype), rules)
+            for one in (excess, hessian[0])
+        )
     missing_right = jnp.where(all_missing > 0, missing_right, excess_of_all > 0)
     return missing_right, known + jnp.where(missing_right, missing, -missing) < 0
+
+
+def _in_real_units(hessian: Int[Array, "k l"], rules: Rules) -> Float[Array, " l"]:
+    return sum_in_pairs(hessian * rules.scale[1 : rules.scale.size // 2 * 2 : 2, None])
 
 
 def _pack(right: Bool[Array, "l b"]) -> UInt32[Array, "l words"]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from jboost._split.formulas import Rules
+from jboost._split.formulas import Rules, sum_in_pairs
 from jboost._split.thresholds import Best, Histogram, search, totals
 
 
@@ -28,8 +28,8 @@ def order_categories(histogram: Histogram, rules: Rules) -> Order:
     sums = histogram.sum(axis=2, keepdims=True, dtype=histogram.dtype) if rules.spec.symmetric else histogram
     n_pairs = rules.scale.size // 2 * 2
     scale = rules.scale[None, :, None, None]
-    g = (sums[:, 0:n_pairs:2] * scale[:, 0:n_pairs:2]).sum(axis=1)
-    h = (sums[:, 1:n_pairs:2] * scale[:, 1:n_pairs:2]).sum(axis=1)
+    real = jnp.moveaxis(sums[:, :n_pairs] * scale[:, :n_pairs], 1, 0)
+    g, h = sum_in_pairs(real[0::2]), sum_in_pairs(real[1::2])
     codes = jnp.arange(histogram.shape[0])[:, None, None]
     present = (h > 0) & (codes > 0)
     n_present = present.sum(axis=0)

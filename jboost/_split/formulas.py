@@ -48,7 +48,9 @@ def node_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rule
         g, h = sums[0:n_pairs:2] * scale[0:n_pairs:2], sums[1:n_pairs:2] * scale[1:n_pairs:2]
         denominator = h + hyper.reg_lambda
         squared = jnp.square(soft_threshold(g, hyper.reg_alpha))
-        return jnp.where(denominator > 0, squared / jnp.where(denominator > 0, denominator, 1.0), 0.0).sum(0)
+        return sum_in_pairs(
+            jnp.where(denominator > 0, squared / jnp.where(denominator > 0, denominator, 1.0), 0.0)
+        )
 
     def admissible(sums: Int[Array, "c l f"]) -> Bool[Array, "l f"]:
         h = (sums[1:n_pairs:2] * scale[1:n_pairs:2]).max(axis=0)
@@ -67,4 +69,12 @@ def candidate_gain(
 ) -> Float[Array, "l f"]:
     """The gain of a candidate: of each node, or summed over the nodes that it helps (symmetric growth)."""
     gain = node_gain(left, total, rules)
-    return jnp.maximum(gain, 0.0).sum(axis=0, keepdims=True) if rules.spec.symmetric else gain
+    return sum_in_pairs(jnp.maximum(gain, 0.0))[None] if rules.spec.symmetric else gain
+
+
+def sum_in_pairs(x: Float[Array, "m ..."]) -> Float[Array, "..."]:
+    """Sum over the first axis in a fixed order, neighbours first: the same bits on every platform."""
+    while x.shape[0] > 1:
+        last = x[x.shape[0] // 2 * 2 :]
+        x = jnp.concatenate([x[0:-1:2] + x[1::2], last])
+    return x[0]

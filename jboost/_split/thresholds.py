@@ -1,4 +1,4 @@
-"""The best threshold of every feature: candidates tried all at once, one after the other, or in C++."""
+"""The best threshold of every feature: candidates tried all at once, or one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jboost._native import by_platform
-from jboost._split import native
 from jboost._split.formulas import Rules, candidate_gain
 
 Histogram = Int[Array, "b c l f"]
@@ -33,11 +32,7 @@ def best_thresholds(histogram: Histogram, rules: Rules, has_missing: bool) -> Be
     def in_turn(histogram: Histogram) -> Best:
         return search_in_turn(histogram, histogram[0] if has_missing else None, totals(histogram), rules)
 
-    def in_cpp(histogram: Histogram) -> Best:
-        return Best(*native.search_thresholds(histogram, rules, has_missing))
-
-    on_cpu = in_cpp if native.is_available() else in_turn
-    return by_platform(histogram, cpu=on_cpu, default=at_once)
+    return by_platform(histogram, cpu=in_turn, default=at_once)
 
 
 def search(

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from jboost._bins import BinEdges, Binned, bin_features
 from jboost._ensemble import Ensemble, predict, staged_predict, truncate
 from jboost._loss import Loss
+from jboost._native import at_most, n_threads
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._training import History, fit
 from jboost.metrics import Metric
@@ -115,19 +116,20 @@ class Boosting(BaseEstimator):
         for i, rows in enumerate(watched if pairs else []):
             for check in (loss.check_target, metric.check_target):
                 check_domain(check, rows.y, f"eval_set[{i}]")
-        model, history = fit(
-            loss,
-            train.data,
-            train.y,
-            spec=spec,
-            hyper=hyper,
-            sample_weight=train.weight,
-            valid=tuple(watched[-1]) if watched else None,
-            metric=metric,
-            key=jax.random.key(seed),
-            init_model=previous,
-            verbose=None if self.verbose is None else bool(self.verbose),
-        )
+        with at_most(n_threads(self.n_jobs)):
+            model, history = fit(
+                loss,
+                train.data,
+                train.y,
+                spec=spec,
+                hyper=hyper,
+                sample_weight=train.weight,
+                valid=tuple(watched[-1]) if watched else None,
+                metric=metric,
+                key=jax.random.key(seed),
+                init_model=previous,
+                verbose=None if self.verbose is None else bool(self.verbose),
+            )
         if previous is not None:
             history = continued(self.history_, history, previous.n_trees)
             if stops:
@@ -268,7 +270,8 @@ class Boosting(BaseEstimator):
     def _raw_score(self, X: Any) -> Float[np.ndarray, "n ..."]:
         check_is_fitted(self)
         self._check_features(X)
-        return np.asarray(predict(self.model_, X), dtype=np.float64)
+        with at_most(n_threads(self.n_jobs)):
+            return np.asarray(predict(self.model_, X), dtype=np.float64)
 
     def _staged_raw_score(self, X: Any) -> Iterator[Float[np.ndarray, "n ..."]]:
         check_is_fitted(self)

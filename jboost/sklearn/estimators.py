@@ -59,7 +59,8 @@ class JBoostRegressor(RegressorMixin, Boosting):
     random_state : int, RandomState or None
         For sampling and for holding out rows. An int gives the same model each time.
     n_jobs : int, optional
-        For compatibility: it has no effect, as XLA keeps its own threads.
+        Threads of the C++ library; None and -1 mean all that the processor, its affinity and the quota of a container
+        allow, -2 all but one. Where it was not built, and for what XLA does itself, it has no effect.
     verbose : int, bool or None, default 0
         Whether to show a progress bar; None shows one on a terminal if the fit takes more than two seconds.
 

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int32
 
+from jboost._fixed_point import native
+from jboost._native import by_platform
 from jboost._typing import FIXED_POINT_BITS, Reduce, identity
 
 _MAX_EXPONENT = 126  # 2**126 and 2**-126 are normal float32 numbers
@@ -42,25 +44,41 @@ def quantise(
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from jboost._histogram import quantise
+    >>> from jboost._fixed_point import quantise
     >>> integers, scale = quantise(jnp.array([[0.25], [-0.5]]))
     >>> (integers / scale[None]).tolist()
     [[0.25], [-0.5]]
     """
     values = lax.stop_gradient(values)
+    if reduce is not identity:
+        return quantise_on_devices(values, reduce)
+    on_cpu = native.quantise if native.quantise_available() else quantise_on_devices
+    return by_platform(values, cpu=on_cpu, default=quantise_on_devices)
+
+
+def quantise_on_devices(
+    values: Float[Array, "n c"], reduce: Reduce = identity
+) -> tuple[Int32[Array, "n c"], Float[Array, " c"]]:
+    """Do so in plain JAX."""
     exponent, is_finite = _largest_exponent(values, reduce)
     values = jnp.where(is_finite[None], values, 0)
     # First in units of 2**-30 of the largest value, to sum the magnitudes without rounding to floats.
     shift = jnp.minimum(FIXED_POINT_BITS - exponent, _MAX_EXPONENT)
-    magnitude = jnp.abs(values) * _power_of_two(shift, values.dtype)[None]
-    ceil_log2 = _ceil_log2_of_sum(jnp.round(magnitude).astype(jnp.uint32), reduce)
-    scale_exponent = jnp.clip(FIXED_POINT_BITS - ceil_log2 + shift, -_MAX_EXPONENT, _MAX_EXPONENT)
-    scale = _power_of_two(jnp.where(ceil_log2 < 0, 0, scale_exponent), values.dtype)
+    magnitude = jnp.abs(values) * power_of_two(shift, values.dtype)[None]
+    log2_of_sum = _ceil_log2_of_sum(jnp.round(magnitude).astype(jnp.uint32), reduce)
+    scale_exponent = jnp.clip(FIXED_POINT_BITS - log2_of_sum + shift, -_MAX_EXPONENT, _MAX_EXPONENT)
+    scale = power_of_two(jnp.where(log2_of_sum < 0, 0, scale_exponent), values.dtype)
     integers = jnp.round(values * scale[None]).astype(jnp.int32)
     return integers, jnp.where(is_finite, scale, jnp.nan)
 
 
-def _power_of_two(exponent, dtype):
+def ceil_log2(count: Int32[Array, "..."]) -> Int32[Array, "..."]:
+    """Return the smallest b with count <= 2**b, and 0 for a count of 0."""
+    return 32 - lax.clz(jnp.maximum(count - 1, 0))
+
+
+def power_of_two(exponent, dtype):
+    """Return 2**exponent, exactly."""
     return jnp.ldexp(jnp.ones((), dtype), exponent)
 
 

@@ -1,24 +1,35 @@
-"""A tree of fixed depth as arrays: how it grows from gradients, and how rows find their leaf.
-
-Level by level: histograms of the lighter children only (the others are their parent less their sibling), the
-best split of each node, and the rows moved to node 2 * node + goes_right.
-"""
+"""A tree of fixed depth as arrays: how it grows from gradients, and how rows find their leaf."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from jboost._histogram import with_siblings
-from jboost._split import Rules, Split, best_split, routing_table
-from jboost._typing import MISSING_BIN, Layout, Reduce, pytree
+from jboost._histogram import build_histogram as default_histogram
+from jboost._histogram import check_size
+from jboost._native import by_platform
+from jboost._split import Rules, Split, routing_table
+from jboost._tree import native
+from jboost._tree.columns import Bins, Columns
+from jboost._tree.levels import BuildHistogram, grow_by_level, route
+from jboost._tree.native import group_columns
+from jboost._tree.native import is_available as native_available
+from jboost._typing import Layout, Reduce, identity, pytree
 
-Bins = Int[Array, "f n"]
-BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int], Int[Array, "b c l f"]]
+__all__ = [
+    "BuildHistogram",
+    "Columns",
+    "Tree",
+    "group_columns",
+    "grow_by_level",
+    "grow_tree",
+    "leaf_index",
+    "native_available",
+    "tree_depth",
+]
 
 
 @pytree
@@ -57,21 +68,13 @@ class Tree:
     gain: Float[Array, " s"]
 
 
-class Columns(NamedTuple):
-    """What a tree may use of the columns."""
-
-    bins: Bins
-    allowed: Bool[Array, "d f"]  # drawn for each level
-    layout: Layout
-
-
 def grow_tree(
     columns: Columns,
     statistics: Int[Array, "n c"],
     active: Bool[Array, " n"],
     rules: Rules,
-    build_histogram: BuildHistogram,
-    reduce: Reduce,
+    build_histogram: BuildHistogram | None = None,
+    reduce: Reduce = identity,
 ) -> tuple[Tree, Int[Array, " n"]]:
     """Grow a tree on the rows that are active.
 
@@ -86,7 +89,8 @@ def grow_tree(
     rules : Rules
         Regularisation and the scale of the statistics.
     build_histogram, reduce : functions
-        How histograms are made, and how they are summed over devices.
+        How histograms are made, and how they are summed over devices. With neither, a CPU grows the whole tree in
+        one call of the C++ library, if there is one: the result is the same.
 
     Returns
     -------
@@ -95,25 +99,23 @@ def grow_tree(
     int32 [n]
         Leaf of every row.
     """
-    spec, layout = rules.spec, columns.layout
-    node = jnp.zeros(columns.bins.shape[1], dtype=jnp.int32)
-    slot = jnp.where(active, 0, jnp.ones_like(node))
-    built_right = jnp.zeros(1, dtype=bool)
-    histogram = None
-    splits: list[Split] = []
-    for level in range(spec.max_depth):
-        built = reduce(build_histogram(columns.bins, slot, statistics, max(2**level // 2, 1), layout.n_codes))
-        histogram = built if histogram is None else with_siblings(histogram, built, built_right)
-        split, right_is_lighter = best_split(histogram, rules, layout, columns.allowed[level])
-        splits.append(split)
-        table = routing_table(split, layout)
-        goes_right = _route(columns.bins, node, split, table, layout)
-        if level + 1 < spec.max_depth:
-            built_right = right_is_lighter
-            build = active & (goes_right == built_right[node])
-            slot = jnp.where(build, node, 2**level)
-        node = 2 * node + goes_right
-    return Tree(*jax.tree.map(lambda *levels: jnp.concatenate(levels), *splits)), node
+    if build_histogram is not None or reduce is not identity:
+        build = default_histogram if build_histogram is None else build_histogram
+        split, leaf = grow_by_level(columns, statistics, active, rules, build, reduce)
+        return Tree(*split), leaf
+    n_nodes = max(2**rules.spec.max_depth // 4, 1)
+    check_size(columns.layout.n_codes, statistics.shape[1], n_nodes, columns.bins.shape[0])
+    on_cpu = native.grow_tree if native.is_available() else grow_by_level
+    arrays = columns.bins, columns.allowed, columns.grouped, statistics, active, rules
+
+    def by(grow: Any) -> Any:
+        def call(bins: Any, allowed: Any, grouped: Any, statistics: Any, active: Any, rules: Rules) -> Any:
+            return grow(Columns(bins, allowed, columns.layout, grouped), statistics, active, rules)
+
+        return call
+
+    split, leaf = by_platform(*arrays, cpu=by(on_cpu), default=by(grow_by_level))
+    return Tree(*split), leaf
 
 
 def tree_depth(tree: Tree, symmetric: bool) -> int:
@@ -129,27 +131,9 @@ def leaf_index(tree: Tree, bins: Bins, layout: Layout, symmetric: bool) -> Int[A
     def descend(level: Int[Array, ""], node: Int[Array, " n"]) -> Int[Array, " n"]:
         if symmetric:
             split = jax.tree.map(lambda field: jax.lax.dynamic_slice_in_dim(field, level, 1), splits)
-            return 2 * node + _route(bins, node, split, routing_table(split, layout), layout)
+            return 2 * node + route(bins, node, split, routing_table(split, layout), layout)
         slot = 2**level - 1 + node
-        return 2 * node + _route(bins, slot, splits, routing_table(splits, layout), layout)
+        return 2 * node + route(bins, slot, splits, routing_table(splits, layout), layout)
 
     start = jnp.zeros(bins.shape[1], dtype=jnp.int32)
     return jax.lax.fori_loop(0, tree_depth(tree, symmetric), descend, start)
-
-
-def _route(
-    bins: Bins, node: Int[Array, " n"], split: Split, table: Bool[Array, "l b"], layout: Layout
-) -> Bool[Array, " n"]:
-    """Say which rows go right, by the split of their node."""
-    shared = split.feature.size == 1
-    if shared:
-        codes = jax.lax.dynamic_index_in_dim(bins, split.feature[0], axis=0, keepdims=False)
-    else:
-        codes = bins[split.feature[node], jnp.arange(bins.shape[1])]
-    if layout.categorical:
-        return table[0 if shared else node, codes]
-    threshold, missing_right = (
-        field[0] if shared else field[node] for field in (split.threshold, split.missing_right)
-    )
-    above = codes > threshold.astype(jnp.int32)
-    return jnp.where(codes == MISSING_BIN, missing_right, above) if layout.has_missing else above

@@ -1,0 +1,251 @@
+// Floats as integers, and their sums by group, as in quantise.py and sums.py, operation by operation.
+
+#ifndef JBOOST_FIXED_POINT_KERNEL_H_
+#define JBOOST_FIXED_POINT_KERNEL_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "../parallel.h"
+#include "../simd.h"
+
+namespace jboost {
+
+// Columns of floats; the numbers that quantise.py calls so.
+template <typename T>
+struct Columns {
+  const T* values;  // [n, c]
+  int64_t n_rows, n_columns;
+};
+
+namespace internal {
+
+constexpr int kBits = 30, kMaxExponent = 126;
+constexpr int64_t kBlock = 4096;  // rows
+constexpr int64_t kWidth = 16;    // values that are worked on together, if the columns divide them
+
+template <typename T>
+using Word = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+
+// Columns repeat with this period in the flat array: enough of them to fill vectors.
+inline int64_t period(int64_t n_columns) { return n_columns * std::max<int64_t>(1, kWidth / n_columns); }
+
+// Calls body(first, count) for whole periods and for what is left.
+template <typename Body>
+JBOOST_INLINE void by_period(int64_t n, int64_t width, const Body& body) {
+  int64_t i = 0;
+  for (; i + width <= n; i += width) body(i, width);
+  if (i < n) body(i, n - i);
+}
+
+// largest[j] = the largest bits of |v| in the flat column j of the period.
+template <typename T>
+JBOOST_INLINE void largest_bits(const T* values, int64_t n, int64_t width, Word<T>* largest) {
+  constexpr Word<T> magnitude = std::numeric_limits<Word<T>>::max();  // all bits but the sign
+  by_period(n, width, [&](int64_t i, int64_t m) JBOOST_INLINE_LAMBDA {
+    for (int64_t j = 0; j < m; ++j) {
+      Word<T> bits;
+      std::memcpy(&bits, values + i + j, sizeof bits);
+      bits &= magnitude;
+      largest[j] = bits > largest[j] ? bits : largest[j];
+    }
+  });
+}
+
+// sums[j] += round(|v| * factor[j]), counts[j] += v != 0.
+template <typename T>
+JBOOST_INLINE void sum_magnitudes(const T* values, int64_t n, int64_t width, const T* factor, int64_t* sums,
+                                  int64_t* counts) {
+  by_period(n, width, [&](int64_t i, int64_t m) JBOOST_INLINE_LAMBDA {
+    for (int64_t j = 0; j < m; ++j) {
+      const T value = factor[j] == 0 ? T{0} : values[i + j];  // a column that is not finite counts as 0
+      sums[j] += static_cast<int32_t>(std::nearbyint(std::abs(value) * factor[j]));
+      counts[j] += value != 0;
+    }
+  });
+}
+
+template <typename T>
+JBOOST_INLINE void round_values(const T* values, int64_t n, int64_t width, const T* scale, int32_t* out) {
+  by_period(n, width, [&](int64_t i, int64_t m) JBOOST_INLINE_LAMBDA {
+    for (int64_t j = 0; j < m; ++j) {
+      const T value = scale[j] == 0 ? T{0} : values[i + j];
+      out[i + j] = static_cast<int32_t>(std::nearbyint(value * scale[j]));
+    }
+  });
+}
+
+// Writes the limbs of each value: the nearest integer to value * scale, then that of what is left times 2^bits, ...
+template <int kLimbs, typename T>
+JBOOST_INLINE void split_values(const T* values, int64_t n, int64_t width, const T* scale, const T* step, int32_t* out) {
+  by_period(n, width, [&](int64_t i, int64_t m) JBOOST_INLINE_LAMBDA {
+    for (int64_t j = 0; j < m; ++j) {
+      T rest = scale[j] == 0 ? T{0} : values[i + j] * scale[j];
+      for (int limb = 0; limb < kLimbs; ++limb) {
+        const T nearest = std::nearbyint(rest);
+        out[limb * n + i + j] = static_cast<int32_t>(nearest);
+        rest = (rest - nearest) * step[j];
+      }
+    }
+  });
+}
+
+template <int kLimbs, typename T>
+JBOOST_INLINE void add_by_group(const T* values, const int32_t* group, int64_t rows, int64_t n_columns, int64_t width,
+                                const T* scale, const T* step, int64_t n_groups, int32_t* buffer, int32_t* sums) {
+  const int64_t n = rows * n_columns;
+  split_values<kLimbs>(values, n, width, scale, step, buffer);
+  for (int64_t i = 0; i < rows; ++i) {
+    if (static_cast<uint32_t>(group[i]) >= static_cast<uint64_t>(n_groups)) continue;
+    int32_t* sum = sums + group[i] * n_columns * kLimbs;
+    for (int64_t c = 0; c < n_columns; ++c)
+      for (int limb = 0; limb < kLimbs; ++limb) sum[c * kLimbs + limb] += buffer[limb * n + i * n_columns + c];
+  }
+}
+
+}  // namespace internal
+
+// One version for every instruction set and width of vectors: the loader takes the best that the processor has.
+#define JBOOST_DISPATCH(T, LIMBS)                                                                                     \
+  JBOOST_CLONES static void largest_bits(const T* values, int64_t n, int64_t width, internal::Word<T>* largest) {     \
+    if (width == internal::kWidth) return internal::largest_bits<T>(values, n, internal::kWidth, largest);            \
+    internal::largest_bits<T>(values, n, width, largest);                                                             \
+  }                                                                                                                   \
+  JBOOST_CLONES static void sum_magnitudes(const T* values, int64_t n, int64_t width, const T* factor, int64_t* sums, \
+                                           int64_t* counts) {                                                        \
+    if (width == internal::kWidth)                                                                                    \
+      return internal::sum_magnitudes<T>(values, n, internal::kWidth, factor, sums, counts);                          \
+    internal::sum_magnitudes<T>(values, n, width, factor, sums, counts);                                              \
+  }                                                                                                                   \
+  JBOOST_CLONES static void round_values(const T* values, int64_t n, int64_t width, const T* scale, int32_t* out) {   \
+    if (width == internal::kWidth) return internal::round_values<T>(values, n, internal::kWidth, scale, out);         \
+    internal::round_values<T>(values, n, width, scale, out);                                                          \
+  }                                                                                                                   \
+  JBOOST_CLONES static void add_by_group(const T* values, const int32_t* group, int64_t rows, int64_t n_columns,      \
+                                         int64_t width, const T* scale, const T* step, int64_t n_groups,              \
+                                         int32_t* buffer, int32_t* sums) {                                            \
+    if (n_columns == 2)                                                                                               \
+      return internal::add_by_group<LIMBS, T>(values, group, rows, 2, internal::kWidth, scale, step, n_groups,        \
+                                              buffer, sums);                                                          \
+    internal::add_by_group<LIMBS, T>(values, group, rows, n_columns, width, scale, step, n_groups, buffer, sums);     \
+  }
+JBOOST_DISPATCH(float, 2)
+JBOOST_DISPATCH(double, 3)
+#undef JBOOST_DISPATCH
+
+template <typename T>
+constexpr int n_limbs = sizeof(T) == 4 ? 2 : 3;  // beyond the precision of the floats
+
+// The scale of each column, and how many of its values are not 0.
+template <typename T>
+class FixedPoint {
+ public:
+  FixedPoint(const Columns<T>& columns, Crew* crew)
+      : columns_(columns), crew_(*crew), width_(internal::period(columns.n_columns)),
+        n_blocks_((columns.n_rows + internal::kBlock - 1) / internal::kBlock) {
+    find_scale();
+  }
+
+  int64_t n_blocks() const { return n_blocks_; }
+  int64_t first_row(int64_t block) const { return block * internal::kBlock; }
+  int64_t rows_of(int64_t block) const { return std::min(internal::kBlock, columns_.n_rows - first_row(block)); }
+
+  // NaN for a column that is not finite.
+  T scale(int64_t column) const {
+    return factor_[column] == 0 ? std::numeric_limits<T>::quiet_NaN() : factor_[column];
+  }
+  int64_t count(int64_t column) const { return counts_[column]; }
+
+  void round(int32_t* out) {
+    crew_.run(n_blocks_, [&](int64_t block, int64_t) {
+      const int64_t from = first_row(block) * columns_.n_columns;
+      round_values(columns_.values + from, rows_of(block) * columns_.n_columns, width_, factor_.data(), out + from);
+    });
+  }
+
+  // Sums of the limbs by group, [groups, c, limbs]; `bits` are those of a limb after the first, by column.
+  void sum_by_group(const int32_t* group, int64_t n_groups, const int32_t* bits, int64_t n_workers, int32_t* out) {
+    const int64_t size = n_groups * columns_.n_columns * n_limbs<T>;
+    std::vector<T> step(width_);
+    for (int64_t j = 0; j < width_; ++j) step[j] = std::ldexp(T{1}, bits[j % columns_.n_columns]);
+    std::vector<int32_t> sums(n_workers * size, 0);
+    std::vector<int32_t> buffers(n_workers * internal::kBlock * columns_.n_columns * n_limbs<T>);
+    crew_.run(n_blocks_, [&](int64_t block, int64_t worker) {
+      add_by_group(columns_.values + first_row(block) * columns_.n_columns, group + first_row(block), rows_of(block),
+                   columns_.n_columns, width_, factor_.data(), step.data(), n_groups,
+                   buffers.data() + worker * internal::kBlock * columns_.n_columns * n_limbs<T>,
+                   sums.data() + worker * size);
+    });
+    for (int64_t i = 0; i < size; ++i) {
+      out[i] = 0;
+      for (int64_t worker = 0; worker < n_workers; ++worker) out[i] += sums[worker * size + i];
+    }
+  }
+
+ private:
+  // Runs work(values, n, result of the block) over blocks; results have a period of places, combined by column.
+  template <typename R, typename Work, typename Combine>
+  std::vector<R> by_column(int64_t n_results, const Work& work, const Combine& combine) {
+    std::vector<R> parts(n_blocks_ * n_results * width_, R{0});
+    crew_.run(n_blocks_, [&](int64_t block, int64_t) {
+      work(columns_.values + first_row(block) * columns_.n_columns, rows_of(block) * columns_.n_columns,
+           parts.data() + block * n_results * width_);
+    });
+    std::vector<R> results(n_results * columns_.n_columns, R{0});
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const int64_t place = static_cast<int64_t>(i) % (n_results * width_);
+      R& result = results[place / width_ * columns_.n_columns + place % width_ % columns_.n_columns];
+      result = combine(result, parts[i]);
+    }
+    return results;
+  }
+
+  void find_scale() {
+    constexpr int max_exponent = std::numeric_limits<T>::max_exponent;
+    const int64_t c = columns_.n_columns;
+    const auto largest = by_column<internal::Word<T>>(
+        1, [&](const T* values, int64_t n, auto* result) { largest_bits(values, n, width_, result); },
+        [](auto a, auto b) { return std::max(a, b); });
+    std::vector<int> shift(c);
+    factor_.assign(width_, 0);
+    for (int64_t column = 0; column < c; ++column) {
+      const int biased = static_cast<int>(largest[column] >> (std::numeric_limits<T>::digits - 1));
+      const int exponent = std::max(biased - (max_exponent - 2), -internal::kMaxExponent);
+      shift[column] = std::min(internal::kBits - exponent, internal::kMaxExponent);
+      if (exponent <= max_exponent) set_factor(column, shift[column]);
+    }
+    const auto sums = by_column<int64_t>(
+        2,
+        [&](const T* values, int64_t n, int64_t* result) {
+          sum_magnitudes(values, n, width_, factor_.data(), result, result + width_);
+        },
+        [](int64_t a, int64_t b) { return a + b; });
+    counts_.assign(sums.begin() + c, sums.end());
+    for (int64_t column = 0; column < c; ++column) {
+      if (factor_[column] == 0) continue;
+      int ceil_log2 = 0;
+      while (int64_t{1} << ceil_log2 < sums[column]) ++ceil_log2;
+      const int exponent = internal::kBits - ceil_log2 + shift[column];
+      set_factor(column, sums[column] == 0 ? 0
+                                           : std::clamp(exponent, -internal::kMaxExponent, internal::kMaxExponent));
+    }
+  }
+  void set_factor(int64_t column, int exponent) {
+    for (int64_t j = column; j < width_; j += columns_.n_columns) factor_[j] = std::ldexp(T{1}, exponent);
+  }
+
+  const Columns<T> columns_;
+  Crew& crew_;
+  const int64_t width_, n_blocks_;
+  std::vector<T> factor_;  // of each place of the period; 0 for a column that is not finite
+  std::vector<int64_t> counts_;
+};
+
+}  // namespace jboost
+
+#endif  // JBOOST_FIXED_POINT_KERNEL_H_

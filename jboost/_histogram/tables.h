@@ -1,0 +1,166 @@
+// Tables of packed sums, and how rows are added to them: the inner loop of every histogram on a CPU.
+//
+// A cell holds two int32 sums in one 64-bit word, so that one addition serves g and h; with c statistics it has
+// P = ceil(c / 2) words. Features come in groups of up to eight, whose codes lie side by side for each row: a row is
+// read once for all of them, and additions that follow each other go to different tables and do not wait. Sums are
+// integers, so the result does not depend on how the work is divided.
+
+#ifndef JBOOST_HISTOGRAM_TABLES_H_
+#define JBOOST_HISTOGRAM_TABLES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "../parallel.h"
+
+namespace jboost {
+
+constexpr int64_t kGroup = 8;  // most features of a group
+constexpr int64_t kLine = 8;   // words of a cache line
+
+// Two signed sums in one word: high * 2^32 + low, modulo 2^64. A negative low borrows from high, undone in `high`.
+inline uint64_t packed(int32_t high, int32_t low) {
+  return (uint64_t{static_cast<uint32_t>(high)} << 32) + static_cast<uint64_t>(int64_t{low});
+}
+inline int32_t low(uint64_t word) { return static_cast<int32_t>(static_cast<uint32_t>(word)); }
+inline int32_t high(uint64_t word) {
+  return static_cast<int32_t>(static_cast<uint32_t>((word - static_cast<uint64_t>(int64_t{low(word)})) >> 32));
+}
+
+// Packs the statistics of one row into P words.
+inline void pack_row(const int32_t* values, int64_t n_statistics, uint64_t* words) {
+  for (int64_t c = 0; c + 1 < n_statistics; c += 2) *words++ = packed(values[c], values[c + 1]);
+  if (n_statistics % 2) *words = packed(values[n_statistics - 1], 0);
+}
+
+// Memory that a thread keeps between calls, since fresh pages cost more than a small tree. Throws std::bad_alloc.
+class Scratch {
+ public:
+  static Scratch& of_this_thread() {
+    thread_local Scratch scratch;
+    return scratch;
+  }
+  uint64_t* get(int64_t words) {
+    if (words > words_) {
+      memory_.reset();
+      words_ = 0;
+      memory_.reset(new uint64_t[words]);
+      words_ = words;
+    }
+    return memory_.get();
+  }
+  void release_if_large() {
+    if (words_ * int64_t{sizeof(uint64_t)} <= kKeptBytes) return;
+    memory_.reset();
+    words_ = 0;
+  }
+
+ private:
+  static constexpr int64_t kKeptBytes = 32 << 20;
+  std::unique_ptr<uint64_t[]> memory_;
+  int64_t words_ = 0;
+};
+
+// The bin codes of columns in groups: codes of row i and group j at [(j * n_rows + i) * width].
+struct GroupedBins {
+  const void* codes;  // uint8 or uint16
+  bool wide;          // uint16
+  int64_t n_rows, n_features, width;
+
+  int64_t n_groups() const { return (n_features + width - 1) / width; }
+  int64_t features_of(int64_t group) const { return std::min(width, n_features - group * width); }
+};
+
+// Where cells lie: [slot][feature][code][P]. A slot of a group is contiguous.
+struct TableShape {
+  int64_t n_words;        // P
+  int64_t feature_words;  // a line more than the codes take, or equal codes of all features share a cache set
+  int64_t slot_words;
+  int64_t spill;          // a uint8 code beyond n_codes is not looked at: it adds to another cell, or after the last
+
+  TableShape(int64_t n_codes, int64_t n_statistics, int64_t width, bool wide)
+      : n_words((n_statistics + 1) / 2),
+        feature_words((n_codes + kLine) * n_words),
+        slot_words(width * feature_words),
+        spill(wide ? 0 : std::max<int64_t>(0, 256 - n_codes) * n_words) {}
+
+  int64_t words_for(int64_t n_slots) const { return n_slots * slot_words + spill; }
+};
+
+namespace internal {
+
+// Adds n rows to the tables of F features: rows[i] of the codes, with the i-th value. All rows in turn if rows is null.
+template <int F, typename Code, bool kInTurn>
+void add_single_words(const Code* codes, int64_t width, const uint32_t* rows, int64_t n, const uint64_t* values,
+                      uint64_t* table, int64_t feature_words, uint32_t max_code) {
+  constexpr int64_t ahead = 32;  // rows of a deep node lie far apart
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t row = kInTurn ? i : rows[i];
+    if (!kInTurn) __builtin_prefetch(codes + width * rows[std::min(i + ahead, n - 1)]);
+    const uint64_t value = values[i];
+    const Code* here = codes + width * row;
+#pragma GCC unroll 8
+    for (int j = 0; j < F; ++j) {
+      const uint32_t code = sizeof(Code) > 1 ? std::min<uint32_t>(here[j], max_code) : here[j];
+      table[j * feature_words + code] += value;
+    }
+  }
+}
+
+template <typename Code>
+void add_many_words(const Code* codes, int64_t width, int64_t n_features, const uint32_t* rows, int64_t n,
+                    const uint64_t* values, uint64_t* table, int64_t feature_words, int64_t n_words, uint32_t max_code) {
+  for (int64_t i = 0; i < n; ++i) {
+    const Code* here = codes + width * (rows ? rows[i] : i);
+    const uint64_t* value = values + i * n_words;
+    for (int64_t j = 0; j < n_features; ++j) {
+      const uint32_t code = sizeof(Code) > 1 ? std::min<uint32_t>(here[j], max_code) : here[j];
+      uint64_t* cell = table + j * feature_words + code * n_words;
+      for (int64_t p = 0; p < n_words; ++p) cell[p] += value[p];
+    }
+  }
+}
+
+template <int F, typename Code>
+void add_group(int64_t n_features, const Code* codes, int64_t width, const uint32_t* rows, int64_t n,
+               const uint64_t* values, uint64_t* table, const TableShape& shape, uint32_t max_code) {
+  if constexpr (F == 0) {
+    return;
+  } else if (n_features != F) {
+    add_group<F - 1>(n_features, codes, width, rows, n, values, table, shape, max_code);
+  } else if (rows) {
+    add_single_words<F, Code, false>(codes, width, rows, n, values, table, shape.feature_words, max_code);
+  } else {
+    add_single_words<F, Code, true>(codes, width, rows, n, values, table, shape.feature_words, max_code);
+  }
+}
+
+template <typename Code>
+void add_rows_of(const GroupedBins& bins, int64_t group, int64_t first_row, const uint32_t* rows, int64_t n,
+                 const uint64_t* values, uint64_t* table, const TableShape& shape, int64_t n_codes) {
+  const Code* codes = static_cast<const Code*>(bins.codes) + (group * bins.n_rows + first_row) * bins.width;
+  const uint32_t max_code = static_cast<uint32_t>(n_codes);  // the line after the last code
+  const int64_t n_features = bins.features_of(group);
+  if (shape.n_words == 1)
+    add_group<kGroup>(n_features, codes, bins.width, rows, n, values, table, shape, max_code);
+  else
+    add_many_words(codes, bins.width, n_features, rows, n, values, table, shape.feature_words, shape.n_words, max_code);
+}
+
+}  // namespace internal
+
+// Adds n rows, given by their numbers from first_row on (or all in turn if rows is null), to a slot of a group.
+inline void add_rows(const GroupedBins& bins, int64_t group, int64_t first_row, const uint32_t* rows, int64_t n,
+                     const uint64_t* values, uint64_t* table, const TableShape& shape, int64_t n_codes) {
+  if (bins.wide)
+    internal::add_rows_of<uint16_t>(bins, group, first_row, rows, n, values, table, shape, n_codes);
+  else
+    internal::add_rows_of<uint8_t>(bins, group, first_row, rows, n, values, table, shape, n_codes);
+}
+
+}  // namespace jboost
+
+#endif  // JBOOST_HISTOGRAM_TABLES_H_

@@ -1,0 +1,85 @@
+"""A tree grown level by level in plain JAX: the definition, and what runs where there is no C++ library.
+
+Histograms of the lighter children only (the others are their parent less their sibling), the best split of each
+node, and the rows moved to node 2 * node + goes_right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from jboost._histogram import build_histogram, with_siblings
+from jboost._native import by_platform
+from jboost._split import Rules, Split, best_split, routing_table
+from jboost._tree.columns import Bins, Columns
+from jboost._typing import MISSING_BIN, Layout, Reduce
+
+BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int], Int[Array, "b c l f"]]
+
+
+def grow_by_level(
+    columns: Columns,
+    statistics: Int[Array, "n c"],
+    active: Bool[Array, " n"],
+    rules: Rules,
+    build: BuildHistogram = build_histogram,
+    reduce: Reduce = lambda x: x,
+) -> tuple[Split, Int[Array, " n"]]:
+    """Return the splits in level order and the leaf of every row; see `grow_tree`."""
+    spec, layout = rules.spec, columns.layout
+    node = jnp.zeros(columns.bins.shape[1], dtype=jnp.int32)
+    slot = jnp.where(active, 0, jnp.ones_like(node))
+    built_right = jnp.zeros(1, dtype=bool)
+    histogram = None
+    splits: list[Split] = []
+    for level in range(spec.max_depth):
+        built = reduce(build(columns.bins, slot, statistics, max(2**level // 2, 1), layout.n_codes))
+        histogram = built if histogram is None else with_siblings(histogram, built, built_right)
+        split, right_is_lighter = best_split(histogram, rules, layout, columns.allowed[level])
+        splits.append(split)
+        goes_right = route(columns.bins, node, split, routing_table(split, layout), layout)
+        if level + 1 < spec.max_depth:
+            built_right = right_is_lighter
+            is_built = active & (goes_right == built_right[node])
+            slot = jnp.where(is_built, node, 2**level)
+        node = 2 * node + goes_right
+    return jax.tree.map(lambda *levels: jnp.concatenate(levels), *splits), node
+
+
+def route(
+    bins: Bins, node: Int[Array, " n"], split: Split, table: Bool[Array, "l b"], layout: Layout
+) -> Bool[Array, " n"]:
+    """Say which rows go right, by the split of their node."""
+    shared = split.feature.size == 1
+    if shared:
+        codes = jax.lax.dynamic_index_in_dim(bins, split.feature[0], axis=0, keepdims=False)
+    else:
+        arrays = bins, split.feature, node
+        codes = by_platform(*arrays, cpu=gather_codes, tpu=select_codes, default=gather_codes)
+    if layout.categorical:
+        return table[0 if shared else node, codes]
+    threshold, missing_right = (
+        field[0] if shared else field[node] for field in (split.threshold, split.missing_right)
+    )
+    above = codes > threshold.astype(jnp.int32)
+    return jnp.where(codes == MISSING_BIN, missing_right, above) if layout.has_missing else above
+
+
+def gather_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Int[Array, " n"]:
+    """Look up each row's code of the feature of its node."""
+    return bins[feature[node], jnp.arange(bins.shape[1])]
+
+
+def select_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Int[Array, " n"]:
+    """Do the same without a gather, which a TPU does row by row: read every node's feature in full."""
+
+    def add_node(j: Int[Array, ""], codes: Int[Array, " n"]) -> Int[Array, " n"]:
+        own = jax.lax.dynamic_index_in_dim(bins, feature[j], axis=0, keepdims=False)
+        return jnp.where(node == j, own, codes)
+
+    first = jnp.where(node == 0, bins[feature[0]], 0)  # of the type, and on the devices, of the result
+    return jax.lax.fori_loop(1, feature.size, add_node, first)

@@ -1,0 +1,88 @@
+"""A whole tree in one call of the C++ library, on a CPU; absent where it was not built."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from jboost import _native
+from jboost._spec import Hyper, Spec
+from jboost._split import Rules, Split
+from jboost._tree.columns import Bins, Columns
+from jboost._typing import Layout, zeros_varying_like
+
+TARGET = "jboost_grow_tree"
+GROUPING = "jboost_group_columns"
+GROUP = 8  # most columns of a group
+NUMBERS = ("reg_lambda", "reg_alpha", "gamma", "min_child_weight", "cat_smooth")  # in the order of the kernel
+
+
+def is_available() -> bool:
+    """Say whether the C++ growth can be used in this process."""
+    return _native.is_available(GROUPING, _groups_are_right) and _native.is_available(TARGET, _is_right)
+
+
+def _groups_are_right() -> bool:
+    """Lay nine columns of two rows out in groups of five and four."""
+    bins = np.arange(18, dtype=np.uint8).reshape(9, 2)
+    expected = np.append(bins, [[0, 0]], axis=0).reshape(2, 5, 2).transpose(0, 2, 1)
+    return np.array_equal(jax.jit(group_columns)(bins), expected)
+
+
+def _is_right() -> bool:
+    """Split four rows with gradients -1, -1, 1, 1 and Hessians 1: the gain is 2."""
+    bins, active = jnp.array([[1, 1, 2, 2]], jnp.uint8), jnp.ones(4, bool)
+    columns = Columns(bins, jnp.ones((1, 1), bool), Layout(4, False))
+    hyper = jax.tree.map(jnp.float32, Hyper(reg_lambda=0.0))
+    rules = Rules(hyper, jnp.ones(2, jnp.float32), Spec(max_depth=1))
+    statistics = jnp.array([[-1, 1], [-1, 1], [1, 1], [1, 1]], jnp.int32)
+    split, leaf = jax.jit(lambda: grow_tree(columns, statistics, active, rules))()
+    return [*map(float, (split.gain[0], split.threshold[0], *leaf))] == [2, 1, 0, 0, 1, 1]
+
+
+def group_columns(bins: Bins) -> Int[Array, "groups n width"]:
+    """Lay the codes of up to eight columns side by side for each row."""
+    n_features, n = bins.shape
+    n_groups = max(1, -(-n_features // GROUP))
+    shape = (n_groups, n, max(1, -(-n_features // n_groups)))
+    result = jax.typeof(zeros_varying_like(bins, shape, bins.dtype))
+    return jax.ffi.ffi_call(GROUPING, result, vmap_method="expand_dims")(bins)
+
+
+def grow_tree(
+    columns: Columns, statistics: Int[Array, "n c"], active: Bool[Array, " n"], rules: Rules
+) -> tuple[Split, Int[Array, " n"]]:
+    """Do what `grow_by_level` does. Under vmap one call takes the whole batch, unbatched arguments once."""
+    spec, hyper, layout = rules.spec, rules.hyper, columns.layout
+    grouped = group_columns(columns.bins) if columns.grouped is None else columns.grouped
+    numbers = [getattr(hyper, name) for name in NUMBERS]
+    slots, dtype = (spec.n_splits,), rules.scale.dtype
+    shapes = [
+        (slots, jnp.int32),
+        (slots, jnp.int32),
+        (slots, jnp.bool_),
+        ((*slots, layout.n_words), jnp.uint32),
+        (slots, dtype),
+        (active.shape, jnp.int32),
+    ]
+    # The zeros themselves are never made.
+    results = [jax.typeof(zeros_varying_like(active, shape, dtype)) for shape, dtype in shapes]
+    *split, leaf = jax.ffi.ffi_call(TARGET, results, vmap_method="expand_dims")(
+        columns.bins,
+        grouped,
+        statistics,
+        active,
+        columns.allowed,
+        rules.scale,
+        jnp.stack([jnp.asarray(number, dtype) for number in numbers]),
+        jnp.asarray(layout.categorical, jnp.int32),
+        n_codes=np.int32(layout.n_codes),
+        n_category_codes=np.int32(layout.n_category_codes),
+        max_cat_to_onehot=np.int32(spec.max_cat_to_onehot),
+        min_child_samples=np.int32(spec.min_child_samples if spec.counts_rows else 0),
+        symmetric=np.bool_(spec.symmetric),
+        has_missing=np.bool_(layout.has_missing),
+    )
+    return Split(*split), leaf
