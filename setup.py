@@ -8,7 +8,8 @@ from glob import glob
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-ROOMS = ["jboost/_fixed_point", "jboost/_histogram", "jboost/_tree"]  # each has a native.cpp and headers
+# Each has a native.cpp and headers.
+ROOMS = ["jboost/_fixed_point", "jboost/_histogram", "jboost/_scoring", "jboost/_tree"]
 
 
 SAME_BITS = (  # no fused multiplications, as in the plain JAX version; no traps to wait for, so loops become vectors

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jboost._ensemble import leaf_of, take_leaves
 from jboost._fixed_point import quantise
 from jboost._leaves import leaf_values, weighted_derivatives
 from jboost._loss import Loss
 from jboost._sampling import sample_columns, sample_rows
+from jboost._scoring import sum_rounds, take_leaves
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
 from jboost._tree import BuildHistogram, Columns, Tree, group_columns, grow_tree, native_available
@@ -49,7 +49,9 @@ class Problem:
     layout: Layout = static_field()
     metric: MetricFunction = static_field()
     maximize: bool = static_field(default=False)
-    grouped: Int[Array, "groups n width"] | None = None  # the training bins again, as the C++ library reads them
+    grouped: Int[Array, "groups n width"] | None = (
+        None  # the training bins again, as the C++ library reads them
+    )
 
 
 @pytree
@@ -191,8 +193,9 @@ def _validate(problem: Problem, state: State, tree: Tree, leaf_value: Array) -> 
     valid = problem.valid
     if valid is None:
         return state.valid_score, jnp.full((), jnp.nan, state.score.dtype)
-    leaf = leaf_of(problem.layout._replace(has_missing=True), problem.spec.symmetric, tree, valid.bins)
-    score = state.valid_score + take_leaves(leaf_value, leaf)
+    layout = problem.layout._replace(has_missing=True)
+    round_of_one = jax.tree.map(lambda array: array[None], (tree, leaf_value))
+    score = sum_rounds(layout, problem.spec.symmetric, *round_of_one, valid.bins, state.valid_score)
     return score, _metric(problem, valid, score)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from jboost._bins import BinEdges, check_same_edges, read_bins
 from jboost._padding import bucket, pad_axis

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jboost._derivatives import full_hessian, value_grad_hess
-from jboost._ensemble import take_leaves
 from jboost._fixed_point import sum_by_group
 from jboost._loss import Loss, Quantile
 from jboost._quantile import grouped_quantile
+from jboost._scoring import take_leaves
 from jboost._spec import Hyper
 from jboost._split import leaf_value, limit_step, soft_threshold
 from jboost._typing import Reduce, identity

@@ -84,3 +84,13 @@ def zeros_varying_like(array: jax.Array, shape: tuple[int, ...], dtype: Any) -> 
     """Make zeros that may differ on each device of a shard_map, as the array does."""
     zeros = jax.numpy.zeros(shape, dtype)
     return jax.lax.pcast(zeros, tuple(jax.typeof(array).manual_axis_type.varying), to="varying")
+
+
+def varying_alike(*arrays: Any) -> list[jax.Array]:
+    """Inside shard_map, mark all arrays as different on each device if one is."""
+    varying = [jax.typeof(array).manual_axis_type.varying for array in arrays]
+    axes = frozenset().union(*varying)
+    return [
+        jax.lax.pcast(array, tuple(axes - own), to="varying")
+        for array, own in zip(arrays, varying, strict=True)
+    ]

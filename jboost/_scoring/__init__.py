@@ -62,7 +62,9 @@ def sum_rounds(
     trees, leaf_value, bins, score = jax.tree.unflatten(structure, varying_alike(*leaves))
     if native.fits(trees, leaf_value, bins, score) and native.is_available():
         n_rounds = leaf_value.shape[0] if n_rounds is None else n_rounds
-        return _sum_rounds(layout, symmetric, trees, leaf_value, bins, score, jnp.asarray(n_rounds, jnp.int32))
+        return _sum_rounds(
+            layout, symmetric, trees, leaf_value, bins, score, jnp.asarray(n_rounds, jnp.int32)
+        )
     if n_rounds is None:
         return xla.sum_all_rounds(layout, symmetric, trees, leaf_value, bins, score)
     return xla.sum_first_rounds(layout, symmetric, trees, leaf_value, bins, score, n_rounds)
@@ -70,7 +72,13 @@ def sum_rounds(
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _sum_rounds(
-    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array, n_rounds: Array
+    layout: Layout,
+    symmetric: bool,
+    trees: Tree,
+    leaf_value: Array,
+    bins: Array,
+    score: Array,
+    n_rounds: Array,
 ) -> Float[Array, "n k"]:
     return by_platform(
         trees,
@@ -87,7 +95,7 @@ def _sum_rounds(
 def _sum_rounds_jvp(
     layout: Layout, symmetric: bool, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
-    trees, leaf_value, bins, score, n_rounds = primals
+    trees, leaf_value, bins, _, n_rounds = primals
     used = jnp.arange(leaf_value.shape[0])[:, None, None] < n_rounds
     slope = xla.sum_all_rounds(  # the sum is linear in leaf values and score: its derivative is itself
         layout, symmetric, trees, jnp.where(used, tangents[1], 0), bins, tangents[3]

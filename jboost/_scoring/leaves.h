@@ -8,12 +8,11 @@
 #include <cstring>
 #include <type_traits>
 
+#include "../simd.h"
 #include "plan.h"
 
 namespace jboost {
 namespace internal {
-
-#define JBOOST_INLINE inline __attribute__((always_inline))
 
 constexpr int64_t kMostComparedLevels = 8;  // of a depthwise tree; row by row, deeper ones take fewer instructions
 constexpr int64_t kTogether = 3;            // levels of a subtree that stays in registers

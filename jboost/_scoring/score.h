@@ -8,11 +8,8 @@
 #define JBOOST_SCORING_SCORE_H_
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <limits>
-#include <new>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -20,6 +17,7 @@
 #endif
 
 #include "../parallel.h"
+#include "../simd.h"
 #include "leaves.h"
 #include "plan.h"
 
@@ -98,20 +96,30 @@ JBOOST_AVX2 void add_rounds_avx2(const Plan<T>& plan, const Code* codes, int64_t
   add_rounds<32>(plan, codes, rows, leaf, score, add_leaves<T, Leaf>);
 }
 
-inline int vector_bytes() {
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("bmi2")) return 16;
-  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return wide ? 64 : 32;
-}
 #endif
+
+inline int longest_vector() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2")) {
+    const bool is_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return is_wide ? 64 : 32;
+  }
+#endif
+  return 16;
+}
+
+// A variable, so that a test can have all versions.
+inline int& vector_bytes() {
+  static int bytes = longest_vector();
+  return bytes;
+}
 
 template <typename T, typename Code, typename Leaf>
 void add_rounds_anywhere(const Plan<T>& plan, const Code* codes, int64_t rows, Leaf* leaf, T* score) {
 #if defined(__x86_64__)
-  static const int bytes = vector_bytes();
-  if (bytes == 64) return add_rounds_wide(plan, codes, rows, leaf, score);
-  if (bytes == 32) return add_rounds_avx2(plan, codes, rows, leaf, score);
+  if (vector_bytes() == 64) return add_rounds_wide(plan, codes, rows, leaf, score);
+  if (vector_bytes() == 32) return add_rounds_avx2(plan, codes, rows, leaf, score);
 #endif
   add_rounds<16>(plan, codes, rows, leaf, score, add_leaves<T, Leaf>);
 }
@@ -120,17 +128,17 @@ struct alignas(64) Line {
   char bytes[64];
 };
 
-// Memory of one worker, as large as its largest block so far.
+// Memory of one worker, for the largest block.
+template <typename T>
 struct Memory {
   std::vector<Line> codes, leaf, score;
-};
 
-template <typename T>
-T* reserve(std::vector<Line>& memory, int64_t count) {
-  const size_t lines = (count * sizeof(T) + sizeof(Line) - 1) / sizeof(Line);
-  if (memory.size() < lines) memory.resize(lines);
-  return reinterpret_cast<T*>(memory.data());
-}
+  explicit Memory(const Plan<T>& plan)
+      : codes(lines(plan.block_rows * static_cast<int64_t>(plan.used.size() + 1) * (plan.p.wide_bins ? 2 : 1))),
+        leaf(lines(plan.block_rows * 2)),
+        score(lines(plan.block_rows * plan.p.n_outputs * static_cast<int64_t>(sizeof(T)))) {}
+  static size_t lines(int64_t bytes) { return (bytes + sizeof(Line) - 1) / sizeof(Line); }
+};
 
 template <typename Code, typename T>
 void copy_codes(const Plan<T>& plan, int64_t first, int64_t n, int64_t rows, Code* codes) {
@@ -144,23 +152,22 @@ void copy_codes(const Plan<T>& plan, int64_t first, int64_t n, int64_t rows, Cod
 }
 
 template <typename Code, typename Leaf, typename T>
-void score_rows(const Plan<T>& plan, int64_t first, Memory& memory) {
+void score_rows(const Plan<T>& plan, int64_t first, Memory<T>& memory) {
   const Scoring<T>& p = plan.p;
   const int64_t n = std::min(plan.block_rows, p.n_rows - first), k = p.n_outputs;
   const int64_t rows = (n + kRowStep - 1) / kRowStep * kRowStep;
-  Code* codes = reserve<Code>(memory.codes, static_cast<int64_t>(plan.used.size() + 1) * rows);
-  Leaf* leaf = reserve<Leaf>(memory.leaf, rows);
-  T* score = reserve<T>(memory.score, k * rows);
+  Code* codes = reinterpret_cast<Code*>(memory.codes.data());
+  T* score = reinterpret_cast<T*>(memory.score.data());
   copy_codes(plan, first, n, rows, codes);
   for (int64_t j = 0; j < k; ++j)
     for (int64_t i = 0; i < rows; ++i) score[j * rows + i] = i < n ? p.start[(first + i) * k + j] : T{0};
-  add_rounds_anywhere(plan, codes, rows, leaf, score);
+  add_rounds_anywhere(plan, codes, rows, reinterpret_cast<Leaf*>(memory.leaf.data()), score);
   for (int64_t j = 0; j < k; ++j)
     for (int64_t i = 0; i < n; ++i) p.out[(first + i) * k + j] = score[j * rows + i];
 }
 
 template <typename T>
-void score_block(const Plan<T>& plan, int64_t first, Memory& memory) {
+void score_block(const Plan<T>& plan, int64_t first, Memory<T>& memory) {
   if (plan.p.wide_bins) return score_rows<uint16_t, uint16_t>(plan, first, memory);
   if (plan.p.depth > 8) return score_rows<uint8_t, uint16_t>(plan, first, memory);
   score_rows<uint8_t, uint8_t>(plan, first, memory);
@@ -168,36 +175,17 @@ void score_block(const Plan<T>& plan, int64_t first, Memory& memory) {
 
 }  // namespace internal
 
-// Scores the rows of several problems.
+// Sums the scores of all rows. It may throw std::bad_alloc.
 template <typename T>
-void score_all(const std::vector<Scoring<T>>& batch, const Pool& pool) {
-  struct Unit {
-    const internal::Plan<T>* plan;
-    int64_t first;
-  };
-  std::vector<internal::Plan<T>> plans;
-  std::vector<Unit> units;
-  plans.reserve(batch.size());
-  int64_t work = 0;
-  for (const Scoring<T>& p : batch) {
-    plans.push_back(internal::make_plan(p));
-    for (int64_t first = 0; first < p.n_rows; first += plans.back().block_rows) units.push_back({&plans.back(), first});
-    work += p.n_rows * (p.n_rounds * p.n_trees * p.depth / 4 + p.n_features / 4 + 1);
-  }
-  const int64_t n_units = static_cast<int64_t>(units.size());
-  const int64_t workers = std::min({pool.n_threads, n_units, work / pool.work_per_thread});
-  std::atomic<int64_t> next{0};
-  std::atomic<bool> out_of_memory{false};
-  in_parallel(pool, std::max<int64_t>(1, workers), [&](int64_t) {
-    try {
-      internal::Memory memory;
-      for (int64_t unit; (unit = next++) < n_units;)
-        internal::score_block(*units[unit].plan, units[unit].first, memory);
-    } catch (const std::bad_alloc&) {
-      out_of_memory = true;
-    }
+void score_rows(const Scoring<T>& p, const Pool& pool) {
+  const internal::Plan<T> plan = internal::make_plan(p);
+  const int64_t n_blocks = (p.n_rows + plan.block_rows - 1) / plan.block_rows;
+  const int64_t work = p.n_rows * (p.n_rounds * p.n_trees * p.depth / 8 + p.n_features / 8 + 1);
+  const int64_t workers = std::max<int64_t>(1, std::min(pool.workers_for(work), n_blocks));
+  std::vector<internal::Memory<T>> memory(workers, internal::Memory<T>(plan));
+  Crew(pool, workers).run(n_blocks, [&](int64_t block, int64_t worker) {
+    internal::score_block(plan, block * plan.block_rows, memory[worker]);
   });
-  if (out_of_memory) throw std::bad_alloc();
 }
 
 }  // namespace jboost

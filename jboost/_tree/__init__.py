@@ -17,7 +17,7 @@ from jboost._tree.columns import Bins, Columns
 from jboost._tree.levels import BuildHistogram, grow_by_level, route
 from jboost._tree.native import group_columns
 from jboost._tree.native import is_available as native_available
-from jboost._typing import Layout, Reduce, identity, pytree
+from jboost._typing import Layout, Reduce, identity, pytree, zeros_varying_like
 
 __all__ = [
     "BuildHistogram",
@@ -135,5 +135,5 @@ def leaf_index(tree: Tree, bins: Bins, layout: Layout, symmetric: bool) -> Int[A
         slot = 2**level - 1 + node
         return 2 * node + route(bins, slot, splits, routing_table(splits, layout), layout)
 
-    start = jnp.zeros(bins.shape[1], dtype=jnp.int32)
+    start = zeros_varying_like(bins, (bins.shape[1],), jnp.int32)
     return jax.lax.fori_loop(0, tree_depth(tree, symmetric), descend, start)
