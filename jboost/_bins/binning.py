@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, UInt, UInt32
 
+from jboost._bins import native
 from jboost._bins.arguments import categorical_mask, check_max_bins, check_weight
 from jboost._bins.categories import Categories, category_codes, category_tables, find_categories
 from jboost._bins.columns import Columns, read_columns
 from jboost._bins.device import count_below, float_words, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
-from jboost._bins.host import numeric_codes
 from jboost._bins.quantiles import column_edges
 from jboost._typing import MISSING_BIN, is_traced, pytree, static_field
 
@@ -143,7 +143,7 @@ def apply_edges(edges: BinEdges, X: Any) -> Binned:
     """Bin X by given edges: on the host if both are concrete, on the device if either is traced."""
     bins = read_bins(edges, X)
     if isinstance(bins, np.ndarray):
-        return Binned(jnp.asarray(bins), edges, bool((bins == MISSING_BIN).any()))
+        return Binned(jnp.asarray(bins), edges, bool(bins.size > 0 and bins.min() == MISSING_BIN))
     return Binned(bins, edges, True)
 
 
@@ -178,7 +178,7 @@ def _find_edges(
             return np.zeros(0), find_categories(columns.factor(j), weight, max_bins)
         return column_edges(columns.numbers(j), weight, max_bins), None
 
-    rows, known = zip(*_map_columns(find, columns.shape), strict=True)
+    rows, known = zip(*_map_columns(find, range(columns.shape[1]), columns.shape[0]), strict=True)
     most_bins = max(
         max(c.codes, default=0) if c else row.size + 1 for row, c in zip(rows, known, strict=True)
     )
@@ -191,13 +191,12 @@ def _find_edges(
     return edges_from_exact(exact, n_codes, max_bins, Features(columns.names, known))
 
 
-def _map_columns(function: Callable[[int], _T], shape: tuple[int, int]) -> list[_T]:
+def _map_columns(function: Callable[[int], _T], columns: Sequence[int], n_rows: int) -> list[_T]:
     """Call the function for each column, on all cores: NumPy sorts and searches without holding the GIL."""
-    n_rows, n_columns = shape
-    if n_rows * n_columns < _CELLS_WORTH_THREADS:
-        return [function(j) for j in range(n_columns)]
-    with ThreadPoolExecutor(min(n_columns, _n_cores())) as pool:
-        return list(pool.map(function, range(n_columns)))
+    if n_rows * len(columns) < _CELLS_WORTH_THREADS:
+        return [function(j) for j in columns]
+    with ThreadPoolExecutor(min(len(columns), _n_cores())) as pool:
+        return list(pool.map(function, columns))
 
 
 def _n_cores() -> int:
@@ -210,15 +209,21 @@ def _n_cores() -> int:
 def _host_codes(edges: BinEdges, columns: Columns, order: Sequence[int]) -> UInt[np.ndarray, "f n"]:
     exact, upper = edges.exact, np.asarray(edges.upper)
     bins = np.empty((edges.n_features, columns.shape[0]), edges.code_dtype)
+    remaining: Sequence[int] = range(edges.n_features)
+    if columns.matrix is not None and native.can_bin(columns.matrix):
+        # An array has no names, so its columns are in order. Those with categories are written over below.
+        table = upper if columns.matrix.dtype == np.float32 else exact
+        native.fill_codes(columns.matrix, table, bins, native.ALL_THREADS)
+        remaining = edges.features.categorical
 
     def fill(j: int) -> None:
         known = edges.features.categories[j]
         if known is None:
-            bins[j] = numeric_codes(columns.numbers(order[j]), exact[j], upper[j])
+            native.fill_column(columns.numbers(order[j]), exact[j], upper[j], bins[j])
         else:
             bins[j] = category_codes(known, columns.factor(order[j]), columns.label(order[j]))
 
-    _map_columns(fill, columns.shape)
+    _map_columns(fill, remaining, columns.shape[0])
     return bins
 
 

@@ -39,6 +39,7 @@ class Columns:
     categorical: tuple[bool, ...]  # the container itself says that the column holds categories
     numbers: Callable[[int], Float[np.ndarray, " n"]]
     factor: Callable[[int], Factor]
+    matrix: Float[np.ndarray, "n f"] | None = None  # all columns at once, where they are numbers already
 
     def label(self, j: int) -> str:
         """Name column j in an error message."""
@@ -86,7 +87,8 @@ def _array_columns(array: np.ndarray) -> Columns:
     def read_factor(j: int) -> Factor:
         return as_factor(array[:, j], f"column {j}")
 
-    return Columns((n, f), None, (False,) * f, read_numbers, read_factor)
+    matrix = array if array.dtype in (np.float32, np.float64) else None
+    return Columns((n, f), None, (False,) * f, read_numbers, read_factor, matrix)
 
 
 def _check_dimensions(shape: tuple[int, ...], what: str) -> None:

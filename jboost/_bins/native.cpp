@@ -1,0 +1,59 @@
+// Binning as plain C functions, for ctypes: it happens outside of XLA, on arrays of NumPy.
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "../xla.h"
+#include "codes.h"
+
+namespace {
+
+template <typename T, typename Code>
+void bin(jboost::Binning<T, Code> p, int64_t n_threads) {
+  constexpr int64_t kCellsPerThread = 1 << 16;  // worth starting a thread for
+  const int64_t useful = p.n_rows * p.n_features / kCellsPerThread;
+  const int64_t workers = std::min({n_threads, jboost::thread_limit().load(), useful});
+  jboost::bin_values(p, [workers](const auto& work) {
+    std::vector<std::thread> helpers;
+    try {
+      for (int64_t i = 1; i < workers; ++i) helpers.emplace_back(work);
+    } catch (const std::exception&) {  // no more threads: those that are there do it
+    }
+    work();
+    for (std::thread& helper : helpers) helper.join();
+  });
+}
+
+// 0 if all went well, 1 if memory ran out.
+template <typename T>
+int bin_as(const T* values, int64_t row_step, int64_t feature_step, int64_t n_rows, int64_t n_features, const T* edges,
+           int64_t n_edges, void* codes, int wide_codes, int64_t n_threads) {
+  try {
+    if (wide_codes)
+      bin<T, uint16_t>({values, row_step, feature_step, edges, static_cast<uint16_t*>(codes), n_rows, n_features, n_edges},
+                       n_threads);
+    else
+      bin<T, uint8_t>({values, row_step, feature_step, edges, static_cast<uint8_t*>(codes), n_rows, n_features, n_edges},
+                      n_threads);
+  } catch (const std::exception&) {
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+extern "C" JBOOST_EXPORT int jboost_bin_float32(const float* values, int64_t row_step, int64_t feature_step,
+                                                int64_t n_rows, int64_t n_features, const float* edges, int64_t n_edges,
+                                                void* codes, int wide_codes, int64_t n_threads) {
+  return bin_as(values, row_step, feature_step, n_rows, n_features, edges, n_edges, codes, wide_codes, n_threads);
+}
+
+extern "C" JBOOST_EXPORT int jboost_bin_float64(const double* values, int64_t row_step, int64_t feature_step,
+                                                int64_t n_rows, int64_t n_features, const double* edges, int64_t n_edges,
+                                                void* codes, int wide_codes, int64_t n_threads) {
+  return bin_as(values, row_step, feature_step, n_rows, n_features, edges, n_edges, codes, wide_codes, n_threads);
+}
