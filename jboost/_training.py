@@ -20,10 +20,10 @@ from jboost._derivatives import check_derivatives, raw_value_grad_hess
 from jboost._driver import drive
 from jboost._ensemble import Ensemble, check_model, concatenate, edges_layout, score_bins
 from jboost._loss import NOT_JAX, Loss, Quantile, as_loss, holds_traced, resolve_outputs
-from jboost._padding import bucket
+from jboost._padding import reusable_size
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._target import as_key, as_target, as_weight
-from jboost._typing import is_traced, kept_concrete, pytree
+from jboost._typing import as_array, is_traced, kept_concrete, pytree
 from jboost.metrics import Metric, as_metric
 from jboost.metrics import mean_loss as mean_loss_metric
 
@@ -143,8 +143,8 @@ def fit(
             rounds, history = _silence_after_best(problem, *run(problem, state))
         else:
             rounds, history = _cut_after_best(problem, *drive(problem, state, verbose), state.best_metric)
-        trees = jax.tree.map(jnp.asarray, rounds.tree)
-        leaf_value = jnp.asarray(rounds.leaf_value)
+        trees = jax.tree.map(as_array, rounds.tree)
+        leaf_value = as_array(rounds.leaf_value)
     scalar = loss.n_outputs is None
     model = Ensemble(base, trees, leaf_value, binned.edges, loss.inverse_link, scalar, spec.symmetric)
     return (model if init_model is None else concatenate(init_model, model)), history
@@ -203,7 +203,7 @@ def _rows(binned: Binned, y: Any, weight: Any, names: tuple[str, str, str]) -> R
             f"{names[1]} must have one entry for each of the {n_rows} rows of {names[0]}, got {n_targets}"
         )
     y, weight = _without_absent(y, as_weight(weight, n_rows, names[2]))
-    return Rows(jnp.asarray(binned.bins), y, weight)
+    return Rows(as_array(binned.bins), y, weight)
 
 
 def _without_absent(y: Any, weight: Float[Array, " n"]) -> tuple[Any, Float[Array, " n"]]:
@@ -219,9 +219,9 @@ def _without_absent(y: Any, weight: Float[Array, " n"]) -> tuple[Any, Float[Arra
 
     def fill(array: Array) -> Array:
         shaped = present.reshape(-1, *[1] * (array.ndim - 1))
-        return jnp.asarray(numpy.where(shaped, array, numpy.asarray(array)[source][None]))
+        return as_array(numpy.where(shaped, array, numpy.asarray(array)[source][None]))
 
-    return jax.tree.map(fill, y), jnp.asarray(numpy.where(present, weight, numpy.zeros_like(weight)))
+    return jax.tree.map(fill, y), as_array(numpy.where(present, weight, numpy.zeros_like(weight)))
 
 
 def _check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "y") -> None:
@@ -267,7 +267,7 @@ def _valid_rows(valid: Any, edges: BinEdges, y: Any) -> Rows:
     except (TypeError, ValueError) as error:
         raise type(error)(f"valid[0]: {error}") from None
     return _rows(
-        Binned(jnp.asarray(bins), edges, True), y_valid, weight, ("valid[0]", "valid[1]", "valid[2]")
+        Binned(as_array(bins), edges, True), y_valid, weight, ("valid[0]", "valid[1]", "valid[2]")
     )
 
 
@@ -287,16 +287,16 @@ def _pad(problem: Problem) -> Problem:
 def _pad_rows(rows: Rows) -> Rows:
     """Pad on the host, where a new shape costs no compilation."""
     weight = np.asarray(rows.weight)
-    filler = np.full(bucket(weight.size) - weight.size, np.argmax(weight > 0))
+    filler = np.full(reusable_size(weight.size) - weight.size, np.argmax(weight > 0))
 
     def extend(array: Array, axis: int = 0) -> Array:
         host = np.asarray(array)
         return (
-            jnp.asarray(np.concatenate([host, np.take(host, filler, axis)], axis)) if filler.size else array
+            as_array(np.concatenate([host, np.take(host, filler, axis)], axis)) if filler.size else array
         )
 
     padded = np.append(weight, np.zeros(filler.size, weight.dtype))
-    return Rows(extend(rows.bins, 1), jax.tree.map(extend, rows.y), jnp.asarray(padded))
+    return Rows(extend(rows.bins, 1), jax.tree.map(extend, rows.y), as_array(padded))
 
 
 def _prepare(
@@ -364,9 +364,9 @@ def _start_scores(
     def start(rows: Rows) -> Array:
         if init_model is not None:
             return score_bins(init_model, rows.bins)
-        return jnp.asarray(numpy.broadcast_to(base, (rows.weight.size, base.size)))
+        return as_array(numpy.broadcast_to(base, (rows.weight.size, base.size)))
 
-    nothing = jnp.asarray(numpy.zeros((0, base.size), base.dtype))
+    nothing = as_array(numpy.zeros((0, base.size), base.dtype))
     return start(problem.train), nothing if problem.valid is None else start(problem.valid)
 
 

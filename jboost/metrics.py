@@ -24,6 +24,7 @@ from jboost._domains import (
     check_real,
     real_argument,
 )
+from jboost._fixed_point import total
 from jboost._loss import as_loss
 from jboost._quantile import fixed_point
 
@@ -81,7 +82,7 @@ def _mean(rows: Array, weight: Array) -> Array:
     """Return the weighted mean over the rows, then the plain mean over the outputs."""
     weight = jnp.asarray(weight)
     column = weight.reshape(-1, *[1] * (rows.ndim - 1))
-    return jnp.mean(jnp.sum(jnp.where(column > 0, column * rows, 0), axis=0) / jnp.sum(weight))
+    return jnp.mean(total(jnp.where(column > 0, column * rows, 0)) / total(weight))
 
 
 # --- Regression: score = prediction; with k outputs the mean over them --------------------------------------

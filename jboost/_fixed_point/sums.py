@@ -70,6 +70,14 @@ def sum_by_group(
     return total / scale[None]
 
 
+def total(values: Float[Array, "n ..."], reduce: Reduce = identity) -> Float[Array, "..."]:
+    """Sum over the first axis, the same bits in any order and on any number of devices."""
+    n = values.shape[0]
+    flat = values.reshape(n, -1)
+    everyone = jnp.zeros_like(flat[:, 0], dtype=jnp.int32)
+    return sum_by_group(flat, everyone, 1, reduce)[0].reshape(values.shape[1:])
+
+
 @sum_by_group.defjvp
 def _sum_tangents(n_groups, reduce, primals, tangents):
     values, group = primals

@@ -65,7 +65,7 @@ class Grower {
         max_nodes_(int64_t{1} << p.depth),
         n_parts_(parts()),
         rows_(p.n_rows(), block_rows(), shape_.n_words, max_nodes_),
-        stride_(round_up(std::max(p.n_codes, int64_t{1}), kLanes)),
+        stride_(whole_lanes(p.n_codes)),
         found_(p.n_features() * max_nodes_ / 2),
         tables_(max_nodes_ / 2, kNoTable),
         routes_(max_nodes_ / 2),
@@ -163,11 +163,12 @@ class Grower {
       }
       if (one.sibling == kNoTable) continue;
       uint64_t* parent = table_of(0, feature, tables_[one.sibling]);
-      for (int64_t i = 0; i < words; ++i) parent[i] -= cells[i];
+      subtract(parent, cells, words);
     }
   }
 
   // ---------------------------------------------------------------------------------------------- search
+  int64_t sides() const { return p_.rules.has_missing ? 2 : 1; }
   bool is_categorical(int64_t feature) const {
     return std::binary_search(p_.categorical, p_.categorical + p_.n_categorical, static_cast<int32_t>(feature));
   }
@@ -223,35 +224,32 @@ class Grower {
     const bool by_category = is_categorical(feature);
     Order order{};
     if (by_category && p_.symmetric) order = order_of(feature, 0, n_nodes_, m);
-    PairwiseSum<T> together(m.together, 2 * stride_);
-    int64_t n = 0;
+    const int64_t n = by_category ? order.n_present : p_.n_codes - 1;  // known so early only if it is the same for all
+    PairwiseSum<T> together(m.together, sides() * whole_lanes(n));
     for (int64_t node = 0; node < n_nodes_; ++node) {
       Found& found = found_[feature * n_nodes_ + node];
       found = {-std::numeric_limits<T>::infinity(), 0};
-      if (tables_[node] == kNoTable) {
-        if (p_.symmetric) add_together(nullptr, &together);
-        continue;
+      const bool is_empty = tables_[node] == kNoTable;
+      const uint64_t* cells = is_empty ? nullptr : table_of(0, feature, tables_[node]);
+      if (p_.symmetric) {
+        if (is_empty)
+          std::fill(together.next(), together.next() + sides() * whole_lanes(n), T{0});
+        else
+          write_gains(cells, by_category ? &order : nullptr, m, T{0}, together.next());
+        together.push();
+      } else if (!is_empty) {
+        if (by_category) order = order_of(feature, node, node + 1, m);
+        const int64_t n_here = write_gains(cells, by_category ? &order : nullptr, m, found.gain, m.gains);
+        best_candidate(m.gains, n_here, p_.rules.has_missing, &found.gain, &found.candidate);
       }
-      if (by_category && !p_.symmetric) order = order_of(feature, node, node + 1, m);
-      n = gains_of_node(table_of(0, feature, tables_[node]), by_category ? &order : nullptr, m);
-      if (p_.symmetric)
-        add_together(m.gains, &together);
-      else
-        best_candidate(m.gains, n, stride_, p_.rules.has_missing, &found.gain, &found.candidate);
     }
     if (!p_.symmetric) return;
     Found& found = found_[feature * n_nodes_];
-    best_candidate(together.result(), n, stride_, p_.rules.has_missing, &found.gain, &found.candidate);
+    best_candidate(together.result(), n, p_.rules.has_missing, &found.gain, &found.candidate);
     if (!(found.gain > 0)) found = {T{0}, 0};
   }
-  void add_together(const T* gains, PairwiseSum<T>* together) const {
-    T* sum = together->next();
-    for (int64_t i = 0; i < (p_.rules.has_missing ? 2 : 1) * stride_; ++i)
-      sum[i] = gains && gains[i] > 0 ? gains[i] : T{0};
-    together->push();
-  }
-  // Writes the gains of a node's candidates and returns how many there are.
-  int64_t gains_of_node(const uint64_t* cells, const Order* order, const Memory& m) {
+  // Writes the gains of a node's candidates, none below the floor, and returns how many there are.
+  int64_t write_gains(const uint64_t* cells, const Order* order, const Memory& m, T floor, T* gains) {
     running_sums(cells, p_.n_codes, shape_.n_words, n_statistics_, m.sums, m.left, stride_);
     int32_t* missing = m.total + n_statistics_;
     for (int64_t c = 0; c < n_statistics_; ++c) {
@@ -264,8 +262,8 @@ class Grower {
       n = category_candidates(m.cells, *order, m.total, missing, n_statistics_, m.left, stride_);
     }
     for (int64_t c = 0; c < n_statistics_; ++c)  // whole vectors are read: nothing is left for the right
-      std::fill(m.left + c * stride_ + n, m.left + c * stride_ + round_up(n, kLanes), m.total[c]);
-    candidate_gains(Candidates{m.left, m.total, missing, n, stride_}, p_.rules, m.gains);
+      std::fill(m.left + c * stride_ + n, m.left + c * stride_ + whole_lanes(n), m.total[c]);
+    candidate_gains(Candidates{m.left, m.total, missing, n, stride_}, p_.rules, floor, gains);
     return n;
   }
 
