@@ -104,9 +104,9 @@ def _mean_loss(loss: Loss, scalar: bool, reduce: Reduce) -> Callable[[Array, Any
 
     def moments(constant: Array, y: Any, share: Array) -> _Moments:
         def mean(*columns: Array) -> list[Array]:
-            rows = jnp.concatenate([column.reshape(share.size, -1) for column in columns], axis=1)
-            counts = (share[:, None] > 0) | jnp.isfinite(rows)  # so that a weight of 0 has a derivative too
-            sums = total(jnp.where(counts, share[:, None] * rows, 0), reduce)
+            rows = jnp.concatenate([column.reshape(share.size, -1).T for column in columns])
+            counts = (share[None] > 0) | jnp.isfinite(rows)  # so that a weight of 0 has a derivative too
+            sums = jax.vmap(lambda row: total(row, reduce))(jnp.where(counts, share[None] * rows, 0))
             ends = np.cumsum([column.size // share.size for column in columns])[:-1]
             return jnp.split(sums, ends)
 
