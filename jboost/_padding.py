@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 SMALLEST = 64  # fewer rows are padded to this many
-HEADROOM = 1.1  # what a first fit is padded to, times its rows, so that a somewhat larger one reuses its program
+HEADROOM = (
+    1.1  # what a first fit is padded to, times its rows, so that a somewhat larger one reuses its program
+)
 ROOMY_ROWS = 2**18  # from here on rounds take longer than compilation, and memory counts
 MOST_PADDING = 1.35  # a program for more rows than this, times those at hand, is not reused
 

@@ -26,8 +26,8 @@ def sum_by_group(
 
     Each value is split into integers: the nearest to value * scale, as in `quantise`, then the nearest to what is
     left times :math:`2^b`, and so on, two for float32 and three for float64. With
-    :math:`b = 31 - \lceil \log_2 m \rceil` for m values that are not 0, none of their sums overflows. The error of a sum
-    is about :math:`2^{-30-b}` of the sum of all magnitudes a row.
+    :math:`b = 31 - \lceil \log_2 m \rceil` for m values that are not 0, none of their sums overflows. The error of
+    a sum is about :math:`2^{-30-b}` of the sum of all magnitudes a row.
 
     Parameters
     ----------
@@ -117,5 +117,3 @@ def _scatter_add(values: Array, group: Int[Array, " n"] | None, n_groups: int) -
     cell = group * copies + jnp.arange(n, dtype=group.dtype) % copies
     sums = jnp.zeros((n_groups * copies, c), values.dtype).at[cell].add(values)
     return sums.reshape(n_groups, copies, c).sum(axis=1, dtype=values.dtype)
-
-

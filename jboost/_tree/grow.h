@@ -23,8 +23,7 @@ namespace jboost {
 
 template <typename T>
 struct Growth {
-  const void* bins;     // uint8 or uint16 [f, n]
-  GroupedBins grouped;  // the same
+  GroupedBins grouped;
   const int32_t* statistics;  // [n, c]
   const bool* active;         // [n]
   const bool* allowed;        // [d, f]
@@ -361,10 +360,12 @@ class Grower {
   bool is_split(int64_t node) const { return routes_[node].threshold < p_.n_codes; }
   template <typename Work>
   void with_codes(int64_t feature, const Work& work) const {
-    if (p_.grouped.wide)
-      work(static_cast<const uint16_t*>(p_.bins) + feature * p_.n_rows());
+    const GroupedBins& bins = p_.grouped;
+    const int64_t first = feature / bins.width * bins.n_rows * bins.width + feature % bins.width;
+    if (bins.wide)
+      work(Column<uint16_t>{static_cast<const uint16_t*>(bins.codes) + first, bins.width});
     else
-      work(static_cast<const uint8_t*>(p_.bins) + feature * p_.n_rows());
+      work(Column<uint8_t>{static_cast<const uint8_t*>(bins.codes) + first, bins.width});
   }
 
   // Sends the rows to the children, and says which tables are to be built: those of the lighter ones.
@@ -378,7 +379,7 @@ class Grower {
           continue;
         }
         const Route& route = routes_[node];
-        with_codes(route.feature, [&](const auto* codes) {
+        with_codes(route.feature, [&](const auto& codes) {
           rows_.split(block, node, codes, route, static_cast<uint32_t>(p_.n_codes));
         });
         const int64_t built = 2 * node + lighter_right_[node];
@@ -410,8 +411,8 @@ class Grower {
       const uint32_t* rows = rows_.rows(block, node);
       const int64_t n = rows_.count(block, node);
       if (!n) continue;
-      with_codes(routes_[node].feature, [&](const auto* codes) {
-        const auto* of_block = codes + rows_.first_row(block);
+      with_codes(routes_[node].feature, [&](const auto& codes) {
+        const auto of_block = codes.from(rows_.first_row(block));
         with_test(routes_[node], static_cast<uint32_t>(p_.n_codes), [&](const auto& goes_right) {
           for (int64_t i = 0; i < n; ++i)
             leaf[rows[i]] = static_cast<int32_t>(2 * node + goes_right(of_block[rows[i]]));
@@ -427,7 +428,7 @@ class Grower {
     for (int64_t level = 0; level < p_.depth; ++level) {
       const int64_t slot = p_.symmetric ? level : (int64_t{1} << level) - 1 + node;
       int32_t code = 0;
-      with_codes(p_.feature[slot], [&](const auto* codes) { code = codes[row]; });
+      with_codes(p_.feature[slot], [&](const auto& codes) { code = codes[row]; });
       node = 2 * node + slot_goes_right(slot, code);
     }
     return node;
