@@ -25,7 +25,7 @@ from jboost._spec import Hyper, Spec, check_hyper
 from jboost._target import as_key, as_target, as_weight
 from jboost._tree import arrange_bins
 from jboost._typing import as_array, is_traced, kept_concrete, pytree
-from jboost.metrics import Metric, as_metric
+from jboost.metrics import Metric, as_metric, minds_weight
 from jboost.metrics import mean_loss as mean_loss_metric
 
 
@@ -280,11 +280,14 @@ def _check_combination(loss: Loss, y: Any, spec: Spec) -> None:
 
 
 def _pad(problem: Problem) -> Problem:
-    """Pad the rows to a bucket's size by weightless copies of the first row that counts."""
+    """Pad the rows by weightless copies of the first row that counts, so that other numbers reuse the program.
+
+    A user's metric may not look at weights: it gets the validation rows as they are.
+    """
     train, valid = problem.train, problem.valid
     bins = arrange_bins(train.bins, reusable_size(train.weight.size))
     train = _pad_rows(train, bins)
-    if valid is not None:
+    if valid is not None and minds_weight(problem.metric):
         valid = _pad_rows(
             valid, as_array(pad_axis(np.asarray(valid.bins), reusable_size(valid.weight.size), 1))
         )

@@ -78,6 +78,12 @@ def as_metric(metric: Any) -> Metric:
     return Metric(metric, name=getattr(metric, "__name__", None))
 
 
+def minds_weight(function: Callable[..., Any]) -> bool:
+    """Say whether rows of weight 0 are sure not to count: so it is here, while a user's metric may ignore weights."""
+    function = function.function if isinstance(function, Bound) else function
+    return getattr(function, "__module__", None) == __name__
+
+
 def _mean(rows: Array, weight: Array) -> Array:
     """Return the weighted mean over the rows, then the plain mean over the outputs."""
     weight = jnp.asarray(weight)
