@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from jboost._fixed_point import total
 from jboost._loss import Loss, Quantile, resolve_outputs
 from jboost._quantile import weighted_quantile
 from jboost._typing import Reduce, identity
@@ -52,7 +54,7 @@ def best_constant(
     if isinstance(loss.leaf, Quantile):
         return _quantile_of_target(loss.leaf, n_outputs, y, weight, reduce)
     moments = _mean_loss(loss, n_outputs is None, reduce)
-    share = weight / jax.lax.stop_gradient(reduce(jnp.sum(weight)))
+    share = weight / jax.lax.stop_gradient(total(weight, reduce))
     origin = jnp.zeros(n_outputs or 1, dtype)
     # Whatever the loss closes over becomes an argument, so that nothing in the loop is differentiated.
     frozen, closed_over = jax.closure_convert(moments, origin, y, share)
@@ -101,10 +103,12 @@ def _mean_loss(loss: Loss, scalar: bool, reduce: Reduce) -> Callable[[Array, Any
     value_and_grad = jax.vmap(jax.value_and_grad(loss.function))
 
     def moments(constant: Array, y: Any, share: Array) -> _Moments:
-        def mean(rows: Array) -> Array:
-            share_of_row = share.reshape(-1, *[1] * (rows.ndim - 1))
-            counts = (share_of_row > 0) | jnp.isfinite(rows)  # so that a weight of 0 has a derivative too
-            return reduce(jnp.sum(jnp.where(counts, share_of_row * rows, 0), axis=0))
+        def mean(*columns: Array) -> list[Array]:
+            rows = jnp.concatenate([column.reshape(share.size, -1).T for column in columns])
+            counts = (share[None] > 0) | jnp.isfinite(rows)  # so that a weight of 0 has a derivative too
+            sums = jax.vmap(lambda row: total(row, reduce))(jnp.where(counts, share[None] * rows, 0))
+            ends = np.cumsum([column.size // share.size for column in columns])[:-1]
+            return jnp.split(sums, ends)
 
         def at(score: Array) -> tuple[Array, Array]:
             return value_and_grad(score, y)
@@ -112,15 +116,16 @@ def _mean_loss(loss: Loss, scalar: bool, reduce: Reduce) -> Callable[[Array, Any
         if scalar:
             score = jnp.broadcast_to(constant[0], share.shape)
             (value, g), (_, h_row) = jax.jvp(at, (score,), (jnp.ones_like(score),))
-            h = mean(h_row).reshape(1, 1)
+            value_mean, value_size, g_mean, g_size, h = mean(value, jnp.abs(value), g, jnp.abs(g), h_row)
+            h = h[None]
         else:
             score = jnp.broadcast_to(constant, (*share.shape, *constant.shape))
             (value, g), tangent = jax.linearize(at, score)
             basis = jnp.eye(constant.size, dtype=constant.dtype)
-            h = jax.lax.map(lambda step: mean(tangent(jnp.broadcast_to(step, score.shape))[1]), basis)
+            h = jax.lax.map(lambda step: mean(tangent(jnp.broadcast_to(step, score.shape))[1])[0], basis)
             h = (h + h.T) / 2
-        g_mean, g_size = (jnp.atleast_1d(mean(rows)) for rows in (g, jnp.abs(g)))
-        return _Moments(mean(value), mean(jnp.abs(value)), g_mean, g_size, h)
+            value_mean, value_size, g_mean, g_size = mean(value, jnp.abs(value), g, jnp.abs(g))
+        return _Moments(value_mean[0], value_size[0], g_mean, g_size, h)
 
     return moments
 
@@ -132,7 +137,7 @@ def _mean_of_target(n_outputs: int | None, y: Any, share: Array, reduce: Reduce)
         return jnp.zeros(k, share.dtype)
     share = share[:, None]
     rows = jnp.asarray(y, share.dtype).reshape(-1, k)
-    return reduce(jnp.sum(jnp.where(share > 0, share * rows, 0), axis=0))
+    return total(jnp.where(share > 0, share * rows, 0), reduce)
 
 
 def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array) -> Array:
@@ -166,10 +171,11 @@ def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array)
 
 
 def _is_better(new: _Moments, old: _Moments, step: Array) -> Array:
-    """Accept a clear decrease, or within the rounding of the mean loss a slope that has not grown."""
+    """Accept a clear decrease, or within the rounding of the mean loss a smaller slope."""
     rounding = ROUNDING * jnp.finfo(step.dtype).eps * old.value_size
     change = new.value - old.value
-    flatter = jnp.abs(new.g @ step) <= jnp.abs(old.g @ step)
+    slope, old_slope = jnp.abs(new.g @ step), jnp.abs(old.g @ step)
+    flatter = (slope < old_slope) | ((slope == old_slope) & (change <= 0))  # or steps might go back and forth
     finite = jnp.isfinite(change) & jnp.all(jnp.isfinite(new.g)) & jnp.all(jnp.isfinite(new.h))
     return finite & ((change < -rounding) | ((change <= rounding) & flatter))
 

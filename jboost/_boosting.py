@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jboost._fixed_point import quantise
@@ -21,8 +22,8 @@ from jboost._sampling import sample_columns, sample_rows
 from jboost._scoring import sum_rounds, take_leaves
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
-from jboost._tree import BuildHistogram, Columns, Tree, group_columns, grow_tree, native_available
-from jboost._typing import Layout, Reduce, identity, pytree, static_field
+from jboost._tree import BuildHistogram, Columns, Tree, group_columns, grow_tree, is_preferred
+from jboost._typing import Layout, Reduce, as_array, identity, is_traced, pytree, static_field
 
 MetricFunction = Callable[[Array, Any, Array], Array]
 
@@ -31,7 +32,7 @@ MetricFunction = Callable[[Array, Any, Array], Array]
 class Rows:
     """Binned rows with their targets and weights; weight 0 means that a row is not there."""
 
-    bins: Int[Array, "f n"]
+    bins: Int[Array, "f n"]  # or in groups, as `arrange_bins` lays them out
     y: Any
     weight: Float[Array, " n"]
 
@@ -49,9 +50,6 @@ class Problem:
     layout: Layout = static_field()
     metric: MetricFunction = static_field()
     maximize: bool = static_field(default=False)
-    grouped: Int[Array, "groups n width"] | None = (
-        None  # the training bins again, as the C++ library reads them
-    )
 
 
 @pytree
@@ -101,7 +99,7 @@ def step(
     value, g, h = weighted_derivatives(loss, state.score, rows.y, weight)
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
     allowed = sample_columns(column_key, problem.usable, *shares, spec.max_depth)
-    columns = Columns(rows.bins, allowed, problem.layout, problem.grouped)
+    columns = Columns(rows.bins, allowed, problem.layout)
     tree, leaf = _grow(columns, g, h, weight > 0, spec, hyper, build_histogram, reduce)
     leaf_value = hyper.learning_rate * leaf_values(
         loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, (g, h), reduce
@@ -120,9 +118,10 @@ def run(problem: Problem, state: State) -> tuple[State, Round]:
 
 def arrange(problem: Problem) -> Problem:
     """Lay the training bins out once for all rounds, if that is of use."""
-    if problem.grouped is not None or not native_available():
+    rows = problem.train
+    if rows.bins.ndim == 3 or not is_preferred():
         return problem
-    return dataclasses.replace(problem, grouped=jax.jit(group_columns)(problem.train.bins))
+    return dataclasses.replace(problem, train=dataclasses.replace(rows, bins=group_columns(rows.bins)))
 
 
 def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:
@@ -147,11 +146,15 @@ def mean_loss(problem: Problem, state: State) -> Float[Array, ""]:
 
 
 def usable_columns(bins: Int[Array, "f n"], weight: Float[Array, " n"]) -> Bool[Array, " f"]:
-    """Say which columns hold two different codes."""
-    counted = weight > 0
-    largest = jnp.where(counted, bins, 0).max(axis=1)
-    smallest = jnp.where(counted, bins, jnp.iinfo(bins.dtype).max).min(axis=1)
-    return smallest < largest
+    """Say which columns hold two different codes in the rows that count."""
+    if is_traced(bins, weight):
+        counted = weight > 0
+        largest = jnp.where(counted, bins, 0).max(axis=1)
+        return jnp.where(counted, bins, jnp.iinfo(bins.dtype).max).min(axis=1) < largest
+    host, counted = np.asarray(bins), np.asarray(weight) > 0
+    if not counted.all():
+        host = host[:, counted]
+    return as_array(host.min(axis=1) < host.max(axis=1))
 
 
 def _draw_rows(key: Array, weight: Float[Array, " n"], hyper: Hyper) -> Bool[Array, " n"]:

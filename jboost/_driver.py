@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
-from jboost._boosting import Problem, Round, State, arrange, is_finished, mean_loss, step
+from jboost._boosting import Problem, Round, State, is_finished, mean_loss, step
 from jboost._tree import Tree
 
 CAPACITY = 64  # rounds that one call can return
@@ -36,7 +36,6 @@ def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, 
     """
     wanted = problem.spec.n_estimators
     problem = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
-    problem = arrange(problem)
     chunks = [jax.tree.map(np.asarray, _blank(problem, state, 0))]
     done, size, loss = 0, 1, jnp.nan
     hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal

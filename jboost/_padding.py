@@ -5,12 +5,32 @@ from __future__ import annotations
 import numpy as np
 
 SMALLEST = 64  # fewer rows are padded to this many
+HEADROOM = (
+    1.1  # what a first fit is padded to, times its rows, so that a somewhat larger one reuses its program
+)
+ROOMY_ROWS = 2**18  # from here on rounds take longer than compilation, and memory counts
+MOST_PADDING = 1.35  # a program for more rows than this, times those at hand, is not reused
+
+_sizes: set[int] = set()  # that programs of this process have
 
 
 def bucket(n: int) -> int:
     """Round a count up to one of 16 sizes per doubling: at most 1/16 more."""
     step = max(SMALLEST, 1 << max(max(n - 1, 1).bit_length() - 5, 0))
     return max(-(-n // step) * step, SMALLEST)
+
+
+def reusable_size(n: int) -> int:
+    """Return a size for the n rows of a fit: one that was used before, if it is not much larger, or a new one.
+
+    Nothing but compilation depends on it: rows beyond n weigh nothing, and sums over rows are exact.
+    """
+    known = [size for size in tuple(_sizes) if n <= size <= MOST_PADDING * n]
+    if known:
+        return min(known)
+    size = bucket(int(n * HEADROOM) if n < ROOMY_ROWS else n)
+    _sizes.add(size)
+    return size
 
 
 def pad_axis(array: np.ndarray, size: int, axis: int = 0) -> np.ndarray:

@@ -20,11 +20,12 @@ from jboost._derivatives import check_derivatives, raw_value_grad_hess
 from jboost._driver import drive
 from jboost._ensemble import Ensemble, check_model, concatenate, edges_layout, score_bins
 from jboost._loss import NOT_JAX, Loss, Quantile, as_loss, holds_traced, resolve_outputs
-from jboost._padding import bucket
+from jboost._padding import pad_axis, reusable_size
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._target import as_key, as_target, as_weight
-from jboost._typing import is_traced, kept_concrete, pytree
-from jboost.metrics import Metric, as_metric
+from jboost._tree import arrange_bins
+from jboost._typing import as_array, is_traced, kept_concrete, pytree
+from jboost.metrics import Metric, as_metric, minds_weight
 from jboost.metrics import mean_loss as mean_loss_metric
 
 
@@ -137,14 +138,16 @@ def fit(
     with contextlib.nullcontext() if traced else kept_concrete():
         binned = _bin(data, sample_weight, init_model, traced)
         problem = _make_problem(loss, binned, y, spec, hyper, sample_weight, valid, metric)
-        base, problem = _prepare(problem if traced else _pad(problem), init_model, traced)
-        state = init(problem, key, *_start_scores(problem, base, init_model), _n_trees(init_model))
+        problem = problem if traced else _pad(problem)
+        base = _prepare(problem, init_model, traced)
+        scores = _start_scores(problem, base, init_model, binned)
+        state = init(problem, key, *scores, _n_trees(init_model))
         if traced:
             rounds, history = _silence_after_best(problem, *run(problem, state))
         else:
             rounds, history = _cut_after_best(problem, *drive(problem, state, verbose), state.best_metric)
-        trees = jax.tree.map(jnp.asarray, rounds.tree)
-        leaf_value = jnp.asarray(rounds.leaf_value)
+        trees = jax.tree.map(as_array, rounds.tree)
+        leaf_value = as_array(rounds.leaf_value)
     scalar = loss.n_outputs is None
     model = Ensemble(base, trees, leaf_value, binned.edges, loss.inverse_link, scalar, spec.symmetric)
     return (model if init_model is None else concatenate(init_model, model)), history
@@ -191,7 +194,7 @@ def _make_problem(
         _check_domain(chosen.check_target, watched, "valid[1]")
         _check_metric(chosen, watched, loss)
     layout = edges_layout(binned.edges, binned.has_missing)
-    usable = jnp.ones(binned.bins.shape[0], bool)
+    usable = usable_columns(train.bins, train.weight)
     return Problem(train, watched, usable, hyper, loss, spec, layout, chosen.function, chosen.maximize)
 
 
@@ -203,7 +206,7 @@ def _rows(binned: Binned, y: Any, weight: Any, names: tuple[str, str, str]) -> R
             f"{names[1]} must have one entry for each of the {n_rows} rows of {names[0]}, got {n_targets}"
         )
     y, weight = _without_absent(y, as_weight(weight, n_rows, names[2]))
-    return Rows(jnp.asarray(binned.bins), y, weight)
+    return Rows(as_array(binned.bins), y, weight)
 
 
 def _without_absent(y: Any, weight: Float[Array, " n"]) -> tuple[Any, Float[Array, " n"]]:
@@ -219,9 +222,9 @@ def _without_absent(y: Any, weight: Float[Array, " n"]) -> tuple[Any, Float[Arra
 
     def fill(array: Array) -> Array:
         shaped = present.reshape(-1, *[1] * (array.ndim - 1))
-        return jnp.asarray(numpy.where(shaped, array, numpy.asarray(array)[source][None]))
+        return as_array(numpy.where(shaped, array, numpy.asarray(array)[source][None]))
 
-    return jax.tree.map(fill, y), jnp.asarray(numpy.where(present, weight, numpy.zeros_like(weight)))
+    return jax.tree.map(fill, y), as_array(numpy.where(present, weight, numpy.zeros_like(weight)))
 
 
 def _check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "y") -> None:
@@ -266,9 +269,7 @@ def _valid_rows(valid: Any, edges: BinEdges, y: Any) -> Rows:
         bins = read_bins(edges, X)
     except (TypeError, ValueError) as error:
         raise type(error)(f"valid[0]: {error}") from None
-    return _rows(
-        Binned(jnp.asarray(bins), edges, True), y_valid, weight, ("valid[0]", "valid[1]", "valid[2]")
-    )
+    return _rows(Binned(as_array(bins), edges, True), y_valid, weight, ("valid[0]", "valid[1]", "valid[2]"))
 
 
 def _check_combination(loss: Loss, y: Any, spec: Spec) -> None:
@@ -279,41 +280,44 @@ def _check_combination(loss: Loss, y: Any, spec: Spec) -> None:
 
 
 def _pad(problem: Problem) -> Problem:
-    """Pad the rows to a bucket's size by weightless copies of the first row that counts."""
-    valid = None if problem.valid is None else _pad_rows(problem.valid)
-    return dataclasses.replace(problem, train=_pad_rows(problem.train), valid=valid)
+    """Pad the rows by weightless copies of the first row that counts, so that other numbers reuse the program.
 
-
-def _pad_rows(rows: Rows) -> Rows:
-    """Pad on the host, where a new shape costs no compilation."""
-    weight = np.asarray(rows.weight)
-    filler = np.full(bucket(weight.size) - weight.size, np.argmax(weight > 0))
-
-    def extend(array: Array, axis: int = 0) -> Array:
-        host = np.asarray(array)
-        return (
-            jnp.asarray(np.concatenate([host, np.take(host, filler, axis)], axis)) if filler.size else array
+    A user's metric may not look at weights: it gets the validation rows as they are.
+    """
+    train, valid = problem.train, problem.valid
+    bins = arrange_bins(train.bins, reusable_size(train.weight.size))
+    train = _pad_rows(train, bins)
+    if valid is not None and minds_weight(problem.metric):
+        valid = _pad_rows(
+            valid, as_array(pad_axis(np.asarray(valid.bins), reusable_size(valid.weight.size), 1))
         )
+    return dataclasses.replace(problem, train=train, valid=valid)
+
+
+def _pad_rows(rows: Rows, bins: Array) -> Rows:
+    """Pad y and weight as the bins were, on the host, where a new shape costs no compilation."""
+    weight = np.asarray(rows.weight)
+    filler = np.full(reusable_size(weight.size) - weight.size, np.argmax(weight > 0))
+
+    def extend(array: Array) -> Array:
+        host = np.asarray(array)
+        return as_array(np.concatenate([host, host[filler]])) if filler.size else array
 
     padded = np.append(weight, np.zeros(filler.size, weight.dtype))
-    return Rows(extend(rows.bins, 1), jax.tree.map(extend, rows.y), jnp.asarray(padded))
+    return Rows(bins, jax.tree.map(extend, rows.y), as_array(padded))
 
 
-def _prepare(
-    problem: Problem, init_model: Ensemble | None, traced: bool
-) -> tuple[Float[Array, " k"], Problem]:
-    """Find the base score and the usable columns; look at the derivatives where they are concrete."""
+def _prepare(problem: Problem, init_model: Ensemble | None, traced: bool) -> Float[Array, " k"]:
+    """Find the base score; look at the derivatives where they are concrete."""
     if init_model is not None:
         _check_continues(init_model, problem)
     if traced:
-        base, usable, _ = _examine(problem)
+        base, _ = _examine(problem.train.y, problem.train.weight, problem.loss)
     else:
-        any_rounds = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
-        base, usable, (value, g, h) = _examine_jit(any_rounds)
+        base, (value, g, h) = _examine_jit(problem.train.y, problem.train.weight, problem.loss)
         check_derivatives(problem.loss, value, g, h, problem.train.weight)
         _check_range(np.asarray(g), np.asarray(problem.train.weight))
-    base = base if init_model is None else init_model.base
-    return base, dataclasses.replace(problem, usable=usable)
+    return base if init_model is None else init_model.base
 
 
 def _check_range(g: np.ndarray, weight: np.ndarray) -> None:
@@ -326,15 +330,14 @@ def _check_range(g: np.ndarray, weight: np.ndarray) -> None:
         )
 
 
-def _examine(problem: Problem) -> tuple[Array, Array, tuple[Array, Array, Array]]:
-    rows, loss = problem.train, problem.loss
-    base = jnp.reshape(best_constant(loss, rows.y, rows.weight), (loss.n_outputs or 1,))
-    score = jnp.broadcast_to(base, (rows.weight.size, base.size))
-    derivatives = raw_value_grad_hess(loss, score[:, 0] if loss.n_outputs is None else score, rows.y)
-    return base, usable_columns(rows.bins, rows.weight), derivatives
+def _examine(y: Any, weight: Array, loss: Loss) -> tuple[Array, tuple[Array, Array, Array]]:
+    """Find the base score, and the value and derivatives of every row there."""
+    base = jnp.reshape(best_constant(loss, y, weight), (loss.n_outputs or 1,))
+    score = jnp.broadcast_to(base, (weight.size, base.size))
+    return base, raw_value_grad_hess(loss, score[:, 0] if loss.n_outputs is None else score, y)
 
 
-_examine_jit = jax.jit(_examine)
+_examine_jit = jax.jit(_examine, static_argnums=2)
 
 
 def _check_continues(model: Ensemble, problem: Problem) -> None:
@@ -354,20 +357,21 @@ def _check_continues(model: Ensemble, problem: Problem) -> None:
 
 
 def _start_scores(
-    problem: Problem, base: Float[Array, " k"], init_model: Ensemble | None
+    problem: Problem, base: Float[Array, " k"], init_model: Ensemble | None, binned: Binned
 ) -> tuple[Float[Array, "n k"], Float[Array, "m k"]]:
     """Score the training and the validation rows before the first round."""
-    numpy = (
-        jnp if is_traced(problem, base, init_model) else np
-    )  # on the host, a new shape costs no compilation
+    traced = is_traced(problem, base, init_model)
+    numpy = jnp if traced else np  # on the host, a new shape costs no compilation
 
-    def start(rows: Rows) -> Array:
-        if init_model is not None:
-            return score_bins(init_model, rows.bins)
-        return jnp.asarray(numpy.broadcast_to(base, (rows.weight.size, base.size)))
+    def start(rows: Rows, bins: Array) -> Array:
+        if init_model is None:
+            return as_array(numpy.broadcast_to(base, (rows.weight.size, base.size)))
+        score = score_bins(init_model, bins)
+        return score if traced else as_array(pad_axis(np.asarray(score), rows.weight.size))
 
-    nothing = jnp.asarray(numpy.zeros((0, base.size), base.dtype))
-    return start(problem.train), nothing if problem.valid is None else start(problem.valid)
+    nothing = as_array(numpy.zeros((0, base.size), base.dtype))
+    train, valid = problem.train, problem.valid
+    return start(train, binned.bins), nothing if valid is None else start(valid, valid.bins)
 
 
 def _n_trees(model: Ensemble | None) -> int:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 import jax
 import jax.core
 import jax.numpy
+import numpy as np
 
 MISSING_BIN = 0  # the bin code of a missing or unseen value; values have the codes 1, 2, ...
 FIXED_POINT_BITS = 30  # a whole histogram column fits in an int32, rounding included
@@ -65,11 +66,17 @@ def kept_concrete() -> AbstractContextManager[Any]:
 
 
 def as_array(value: Any, dtype: Any = None) -> jax.Array:
-    """Convert to a JAX array; a concrete value stays concrete while a caller's jit is being traced."""
+    """Convert to a JAX array; a concrete value stays concrete while a caller's jit is being traced.
+
+    What lies on the host goes to the device without a compilation, which `jnp.asarray` costs for each new shape.
+    """
     if is_traced(value):
         return jax.numpy.asarray(value, dtype)
     with kept_concrete():
-        return jax.numpy.asarray(value, dtype)
+        if isinstance(value, jax.Array):
+            return jax.numpy.asarray(value, dtype)
+        host = np.asarray(value)
+        return jax.device_put(host.astype(jax.dtypes.canonicalize_dtype(dtype or host.dtype), copy=False))
 
 
 Reduce = Callable[[jax.Array], jax.Array]  # sums a partial result over devices

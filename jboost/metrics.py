@@ -24,6 +24,7 @@ from jboost._domains import (
     check_real,
     real_argument,
 )
+from jboost._fixed_point import total
 from jboost._loss import as_loss
 from jboost._quantile import fixed_point
 
@@ -77,11 +78,17 @@ def as_metric(metric: Any) -> Metric:
     return Metric(metric, name=getattr(metric, "__name__", None))
 
 
+def minds_weight(function: Callable[..., Any]) -> bool:
+    """Say whether rows of weight 0 are sure not to count: so it is here, while a user's metric may ignore weights."""
+    function = function.function if isinstance(function, Bound) else function
+    return getattr(function, "__module__", None) == __name__
+
+
 def _mean(rows: Array, weight: Array) -> Array:
     """Return the weighted mean over the rows, then the plain mean over the outputs."""
     weight = jnp.asarray(weight)
     column = weight.reshape(-1, *[1] * (rows.ndim - 1))
-    return jnp.mean(jnp.sum(jnp.where(column > 0, column * rows, 0), axis=0) / jnp.sum(weight))
+    return jnp.mean(total(jnp.where(column > 0, column * rows, 0)) / total(weight))
 
 
 # --- Regression: score = prediction; with k outputs the mean over them --------------------------------------

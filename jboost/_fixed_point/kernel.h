@@ -100,6 +100,15 @@ JBOOST_INLINE void add_by_group(const T* values, const int32_t* group, int64_t r
                                 const T* scale, const T* step, int64_t n_groups, int32_t* buffer, int32_t* sums) {
   const int64_t n = rows * n_columns;
   split_values<kLimbs>(values, n, width, scale, step, buffer);
+  if (!group) {
+    for (int limb = 0; limb < kLimbs; ++limb)
+      for (int64_t c = 0; c < n_columns; ++c) {
+        int32_t sum = 0;
+        for (int64_t i = 0; i < rows; ++i) sum += buffer[limb * n + i * n_columns + c];
+        sums[c * kLimbs + limb] += sum;
+      }
+    return;
+  }
   for (int64_t i = 0; i < rows; ++i) {
     if (static_cast<uint32_t>(group[i]) >= static_cast<uint64_t>(n_groups)) continue;
     int32_t* sum = sums + group[i] * n_columns * kLimbs;
@@ -129,6 +138,9 @@ JBOOST_INLINE void add_by_group(const T* values, const int32_t* group, int64_t r
   JBOOST_CLONES static void add_by_group(const T* values, const int32_t* group, int64_t rows, int64_t n_columns,      \
                                          int64_t width, const T* scale, const T* step, int64_t n_groups,              \
                                          int32_t* buffer, int32_t* sums) {                                            \
+    if (n_columns == 1)                                                                                               \
+      return internal::add_by_group<LIMBS, T>(values, group, rows, 1, internal::kWidth, scale, step, n_groups,        \
+                                              buffer, sums);                                                          \
     if (n_columns == 2)                                                                                               \
       return internal::add_by_group<LIMBS, T>(values, group, rows, 2, internal::kWidth, scale, step, n_groups,        \
                                               buffer, sums);                                                          \
@@ -168,7 +180,7 @@ class FixedPoint {
     });
   }
 
-  // Sums of the limbs by group, [groups, c, limbs]; `bits` are those of a limb after the first, by column.
+  // Sums of the limbs by group, [groups, c, limbs], all rows in one if group is null; `bits` are those of a limb after the first, by column.
   void sum_by_group(const int32_t* group, int64_t n_groups, const int32_t* bits, int64_t n_workers, int32_t* out) {
     const int64_t size = n_groups * columns_.n_columns * n_limbs<T>;
     std::vector<T> step(width_);
@@ -176,7 +188,7 @@ class FixedPoint {
     std::vector<int32_t> sums(n_workers * size, 0);
     std::vector<int32_t> buffers(n_workers * internal::kBlock * columns_.n_columns * n_limbs<T>);
     crew_.run(n_blocks_, [&](int64_t block, int64_t worker) {
-      add_by_group(columns_.values + first_row(block) * columns_.n_columns, group + first_row(block), rows_of(block),
+      add_by_group(columns_.values + first_row(block) * columns_.n_columns, group ? group + first_row(block) : nullptr, rows_of(block),
                    columns_.n_columns, width_, factor_.data(), step.data(), n_groups,
                    buffers.data() + worker * internal::kBlock * columns_.n_columns * n_limbs<T>,
                    sums.data() + worker * size);

@@ -1,7 +1,7 @@
 // Fixed-point numbers and their sums as custom calls of XLA's foreign function interface, for the platform "cpu".
 //
 // jboost_quantise: values [..., n, c]; results int32 [..., n, c] and scale [..., c].
-// jboost_sum_by_group: values [..., n, c], group int32 [..., n]; results int32 [..., groups, c, limbs], scale [..., c]
+// jboost_sum_by_group: values [..., n, c], group int32 [..., n], or [..., 0] for one group of all; results int32 [..., groups, c, limbs], scale [..., c]
 // and the bits of a limb int32 [..., c].
 
 #include "kernel.h"
@@ -43,7 +43,8 @@ ffi::Error quantise(ffi::ThreadPool threads, ffi::AnyBuffer values, ffi::Result<
 template <typename T>
 ffi::Error sum_as(const jboost::Pool& pool, const jboost::Batch& batch, const ffi::AnyBuffer& values,
                   const ffi::AnyBuffer& group, ffi::AnyBuffer out, ffi::AnyBuffer scale, ffi::AnyBuffer bits) {
-  const int64_t lead = batch.n_leading(), n = group.dimensions()[lead];
+  const int64_t lead = batch.n_leading(), n = values.dimensions()[lead];
+  const bool has_groups = group.dimensions()[lead] > 0;
   const int64_t n_groups = out.dimensions()[lead], c = out.dimensions()[lead + 1];
   return jboost::for_each_element(pool, batch.size(), [&](int64_t i, const jboost::Pool& threads) {
     const int64_t workers = threads.workers_for(n * c);
@@ -56,7 +57,7 @@ ffi::Error sum_as(const jboost::Pool& pool, const jboost::Batch& batch, const ff
       of_limb[column] = std::min(std::max(31 - ceil_log2, 1), 30);
       static_cast<T*>(scale.untyped_data())[i * c + column] = fixed.scale(column);
     }
-    fixed.sum_by_group(batch.element<int32_t>(group, i), n_groups, of_limb, workers,
+    fixed.sum_by_group(has_groups ? batch.element<int32_t>(group, i) : nullptr, n_groups, of_limb, workers,
                        static_cast<int32_t*>(out.untyped_data()) + i * n_groups * c * jboost::n_limbs<T>);
   });
 }
@@ -71,7 +72,8 @@ ffi::Error sum_by_group(ffi::ThreadPool threads, ffi::AnyBuffer values, ffi::Any
       out->element_type() != ffi::S32 || bits->element_type() != ffi::S32)
     return jboost::invalid("jboost sums: unexpected ranks or types");
   const bool is_single = values.element_type() == ffi::F32;
-  if (group.dimensions()[lead] != values.dimensions()[lead] ||
+  const int64_t n_grouped = group.dimensions()[lead];
+  if ((n_grouped != values.dimensions()[lead] && (n_grouped > 0 || out->dimensions()[lead] != 1)) ||
       out->dimensions()[lead + 1] != values.dimensions()[lead + 1] ||
       out->dimensions()[lead + 2] != (is_single ? jboost::n_limbs<float> : jboost::n_limbs<double>))
     return jboost::invalid("jboost sums: shapes disagree");

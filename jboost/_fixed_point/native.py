@@ -46,10 +46,11 @@ def quantise(values: Float[Array, "n c"]) -> tuple[Int32[Array, "n c"], Float[Ar
 
 
 def sum_by_group(
-    values: Float[Array, "n c"], group: Int[Array, " n"], n_groups: int, n_limbs: int
+    values: Float[Array, "n c"], group: Int[Array, " n"] | None, n_groups: int, n_limbs: int
 ) -> tuple[Int32[Array, "groups c limbs"], Float[Array, " c"], Int32[Array, " c"]]:
     """Do what `jboost._fixed_point.sums.limb_sums` does on one device."""
     c = values.shape[1]
+    group = zeros_varying_like(values, (0,), jnp.int32) if group is None else group
     results = [
         _like(values, (n_groups, c, n_limbs), jnp.int32),
         _like(values, (c,), values.dtype),

@@ -20,21 +20,21 @@ MAX_LIMB_BITS = 30
 
 @partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def sum_by_group(
-    values: Float[Array, "n c"], group: Int[Array, " n"], n_groups: int, reduce: Reduce = identity
+    values: Float[Array, "n c"], group: Int[Array, " n"] | None, n_groups: int, reduce: Reduce = identity
 ) -> Float[Array, "groups c"]:
     r"""Sum rows by group, the same bits in any order and on any number of devices.
 
     Each value is split into integers: the nearest to value * scale, as in `quantise`, then the nearest to what is
     left times :math:`2^b`, and so on, two for float32 and three for float64. With
-    :math:`b = 31 - \lceil \log_2 m \rceil` for m values that are not 0, none of their sums overflows. The error of a sum
-    is about :math:`2^{-30-b}` of the sum of all magnitudes a row.
+    :math:`b = 31 - \lceil \log_2 m \rceil` for m values that are not 0, none of their sums overflows. The error of
+    a sum is about :math:`2^{-30-b}` of the sum of all magnitudes a row.
 
     Parameters
     ----------
     values
         Floats, shape [n, c].
     group
-        int32 [n], the group of each row, in [0, n_groups).
+        int32 [n], the group of each row, in [0, n_groups); None if there is one group of all.
     n_groups
         Number of groups.
     reduce
@@ -70,6 +70,14 @@ def sum_by_group(
     return total / scale[None]
 
 
+def total(values: Float[Array, "n ..."], reduce: Reduce = identity) -> Float[Array, "..."]:
+    """Sum over the first axis, the same bits in any order and on any number of devices."""
+    if values.ndim == 1:
+        return sum_by_group(values[:, None], None, 1, reduce)[0, 0]
+    columns = values.reshape(values.shape[0], -1).T  # each on its own is faster than side by side
+    return jax.vmap(lambda column: total(column, reduce))(columns).reshape(values.shape[1:])
+
+
 @sum_by_group.defjvp
 def _sum_tangents(n_groups, reduce, primals, tangents):
     values, group = primals
@@ -79,7 +87,7 @@ def _sum_tangents(n_groups, reduce, primals, tangents):
 
 def limb_sums(
     values: Float[Array, "n c"],
-    group: Int[Array, " n"],
+    group: Int[Array, " n"] | None,
     n_groups: int,
     n_limbs: int,
     reduce: Reduce = identity,
@@ -100,12 +108,12 @@ def limb_sums(
     return sums.reshape(n_groups, values.shape[1], n_limbs), scale, bits
 
 
-def _scatter_add(values: Array, group: Int[Array, " n"], n_groups: int) -> Array:
+def _scatter_add(values: Array, group: Int[Array, " n"] | None, n_groups: int) -> Array:
     """Sum rows by group; row i adds to partial sum i mod copies."""
+    if group is None:
+        return values.sum(axis=0, keepdims=True, dtype=values.dtype)
     n, c = values.shape
     copies = max(1, min(COPIES, n // (ROWS_PER_CELL * n_groups)))
     cell = group * copies + jnp.arange(n, dtype=group.dtype) % copies
     sums = jnp.zeros((n_groups * copies, c), values.dtype).at[cell].add(values)
     return sums.reshape(n_groups, copies, c).sum(axis=1, dtype=values.dtype)
-
-

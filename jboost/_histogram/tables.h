@@ -21,14 +21,13 @@ namespace jboost {
 constexpr int64_t kGroup = 8;  // most features of a group
 constexpr int64_t kLine = 8;   // words of a cache line
 
-// Two signed sums in one word: high * 2^32 + low, modulo 2^64. A negative low borrows from high, undone in `high`.
+// Two signed sums in one word: high * 2^32 + low, modulo 2^64. A negative low borrows from high; half of 2^32
+// gives it back.
 inline uint64_t packed(int32_t high, int32_t low) {
   return (uint64_t{static_cast<uint32_t>(high)} << 32) + static_cast<uint64_t>(int64_t{low});
 }
 inline int32_t low(uint64_t word) { return static_cast<int32_t>(static_cast<uint32_t>(word)); }
-inline int32_t high(uint64_t word) {
-  return static_cast<int32_t>(static_cast<uint32_t>((word - static_cast<uint64_t>(int64_t{low(word)})) >> 32));
-}
+inline int32_t high(uint64_t word) { return static_cast<int32_t>((word + 0x80000000u) >> 32); }
 
 // Packs the statistics of one row into P words.
 inline void pack_row(const int32_t* values, int64_t n_statistics, uint64_t* words) {

@@ -7,7 +7,6 @@ so each histogram exists in several copies that different rows add to, summed af
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 

@@ -18,6 +18,8 @@ namespace jboost {
 
 constexpr int64_t kLanes = 32;  // candidates that are tried together: a vector or two of each quantity
 
+inline int64_t whole_lanes(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
 template <typename T>
 struct Rules {
   T reg_lambda, reg_alpha, gamma, min_child_weight;
@@ -35,40 +37,6 @@ struct Candidates {
   const int32_t* total;
   const int32_t* missing;
   int64_t n, stride;  // the stride is a multiple of kLanes
-};
-
-// Adds vectors in the order of `sum_in_pairs`: neighbours first, then neighbouring sums.
-template <typename T>
-class PairwiseSum {
- public:
-  // `memory` holds room(n) vectors of the given size.
-  PairwiseSum(T* memory, int64_t size) : memory_(memory), size_(size) {}
-  static int64_t room(int64_t n) {
-    int64_t levels = 2;
-    while (n > 1) n = (n + 1) / 2, ++levels;
-    return levels;
-  }
-  // Where the next vector is to be written, before `push`.
-  T* next() { return memory_ + depth_ * size_; }
-  void push() {
-    ++depth_;
-    for (int64_t count = ++n_; count % 2 == 0; count /= 2) merge();
-  }
-  // The sum of all; there must be one at least.
-  const T* result() {
-    while (depth_ > 1) merge();
-    return memory_;
-  }
-
- private:
-  void merge() {
-    T* into = memory_ + (depth_ - 2) * size_;
-    const T* from = into + size_;
-    for (int64_t i = 0; i < size_; ++i) into[i] += from[i];
-    --depth_;
-  }
-  T* memory_;
-  int64_t size_, depth_ = 0, n_ = 0;
 };
 
 namespace internal {
@@ -121,9 +89,9 @@ T parent_score(const int32_t* total, const Rules<T>& rules) {
   return sum.result()[0];
 }
 
-// gain[j] of the candidates first + j: equation (7) of XGBoost, -infinity where inadmissible.
+// gain[j] of the candidates first + j: equation (7) of XGBoost, `floor` where inadmissible or lower.
 template <bool kOnePair, typename T>
-JBOOST_INLINE void evaluate(const Candidates& c, int64_t first, int32_t side, T parent, const Rules<T>& rules,
+JBOOST_INLINE void evaluate(const Candidates& c, int64_t first, int32_t side, T parent, const Rules<T>& rules, T floor,
                             T* gain) {
   const T infinity = std::numeric_limits<T>::infinity(), noise = 4 * std::numeric_limits<T>::epsilon();
   const T lambda = rules.reg_lambda, alpha = rules.reg_alpha, gamma = rules.gamma, least = rules.min_child_weight;
@@ -160,7 +128,8 @@ JBOOST_INLINE void evaluate(const Candidates& c, int64_t first, int32_t side, T 
   for (int64_t j = 0; j < kLanes; ++j) {
     const T children = on_left[j] + on_right[j], half = T(0.5) * (children - parent);
     const bool enough = (h_left[j] > 0) & (h_left[j] >= least) & (h_right[j] > 0) & (h_right[j] >= least);
-    gain[j] = (half > noise * children) & enough ? half - gamma : -infinity;
+    const T more = half - gamma;
+    gain[j] = (half > noise * children) & enough & (more > floor) ? more : floor;
   }
   if (rules.min_child_samples > 0) {
     const int64_t last = 2 * rules.n_pairs;
@@ -168,37 +137,42 @@ JBOOST_INLINE void evaluate(const Candidates& c, int64_t first, int32_t side, T 
     for (int64_t j = 0; j < kLanes; ++j) {
       const int32_t rows = all_rows[j] - side * c.missing[last];
       const bool enough = (rows >= rules.min_child_samples) & (c.total[last] - rows >= rules.min_child_samples);
-      gain[j] = enough ? gain[j] : -infinity;
+      gain[j] = enough ? gain[j] : floor;
     }
   }
 }
 
 template <bool kOnePair, typename T>
-JBOOST_INLINE void all_gains(const Candidates& c, const Rules<T>& rules, T* gains) {
+JBOOST_INLINE void all_gains(const Candidates& c, const Rules<T>& rules, T floor, T* gains) {
   const T parent = parent_score(c.total, rules);
   for (int64_t first = 0; first < c.n; first += kLanes)
     for (int32_t side = 0; side <= (rules.has_missing ? 1 : 0); ++side)
-      evaluate<kOnePair>(c, first, side, parent, rules, gains + side * c.stride + first);
+      evaluate<kOnePair>(c, first, side, parent, rules, floor, gains + side * whole_lanes(c.n) + first);
 }
 
 template <typename T>
-JBOOST_INLINE void gains_of(const Candidates& c, const Rules<T>& rules, T* gains) {
+JBOOST_INLINE void gains_of(const Candidates& c, const Rules<T>& rules, T floor, T* gains) {
   if (rules.n_pairs == 1)
-    all_gains<true>(c, rules, gains);
+    all_gains<true>(c, rules, floor, gains);
   else
-    all_gains<false>(c, rules, gains);
+    all_gains<false>(c, rules, floor, gains);
 }
 
-// The best of n gains [side][stride], the first of equals; candidates count 2 * position + side.
 template <typename T>
-JBOOST_INLINE void first_best(const T* gains, int64_t n, int64_t stride, bool has_missing, T* best, int32_t* candidate) {
+JBOOST_INLINE void add_to(T* into, const T* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) into[i] += from[i];
+}
+
+// The best of n gains, the first of equals; candidates count 2 * position + side.
+template <typename T>
+JBOOST_INLINE void first_best(const T* gains, int64_t n, bool has_missing, T* best, int32_t* candidate) {
   T most[kLanes];
   int32_t where[kLanes];
   for (int64_t j = 0; j < kLanes; ++j) most[j] = -std::numeric_limits<T>::infinity(), where[j] = 0;
   for (int64_t first = 0; first < n; first += kLanes) {
     const int32_t count = static_cast<int32_t>(std::min(kLanes, n - first));
     for (int32_t side = 0; side <= (has_missing ? 1 : 0); ++side) {
-      const T* gain = gains + side * stride + first;
+      const T* gain = gains + side * whole_lanes(n) + first;
       const int32_t from = static_cast<int32_t>(2 * first) + side;
       for (int32_t j = 0; j < kLanes; ++j) {
         const bool wins = (gain[j] > most[j]) & (j < count);
@@ -216,12 +190,27 @@ JBOOST_INLINE void first_best(const T* gains, int64_t n, int64_t stride, bool ha
 
 }  // namespace internal
 
-// Sums the words of n codes one after the other, and writes the P * 2 sums of each as statistics [c][stride].
+// Writes the running sums of n words, in four runs that do not wait for each other.
+JBOOST_INLINE void running_words(const uint64_t* cells, int64_t n, int64_t step, uint64_t* sums) {
+  const int64_t quarter = n / 4;
+  uint64_t a = 0, b = 0, c = 0, d = 0;
+  for (int64_t i = 0; i < quarter; ++i) {
+    sums[i] = a += cells[i * step];
+    sums[quarter + i] = b += cells[(quarter + i) * step];
+    sums[2 * quarter + i] = c += cells[(2 * quarter + i) * step];
+    sums[3 * quarter + i] = d += cells[(3 * quarter + i) * step];
+  }
+  for (int64_t i = 4 * quarter; i < n; ++i) sums[i] = d += cells[i * step];
+  for (int64_t i = quarter; i < 2 * quarter; ++i) sums[i] += a;
+  for (int64_t i = 2 * quarter; i < 3 * quarter; ++i) sums[i] += a + b;
+  for (int64_t i = 3 * quarter; i < n; ++i) sums[i] += a + b + c;
+}
+
+// Sums the words of n codes one after the other, and writes the sums of each as statistics [c][stride].
 JBOOST_CLONES static void running_sums(const uint64_t* cells, int64_t n, int64_t n_words, int64_t n_statistics,
                                        uint64_t* memory, int32_t* sums, int64_t stride) {
   for (int64_t p = 0; p < n_words; ++p) {
-    uint64_t sum = 0;
-    for (int64_t code = 0; code < n; ++code) memory[code] = sum += cells[code * n_words + p];
+    n_words == 1 ? running_words(cells, n, 1, memory) : running_words(cells + p, n, n_words, memory);
     int32_t* first = sums + 2 * p * stride;
     for (int64_t code = 0; code < n; ++code) first[code] = high(memory[code]);
     if (2 * p + 1 < n_statistics)
@@ -229,24 +218,64 @@ JBOOST_CLONES static void running_sums(const uint64_t* cells, int64_t n, int64_t
   }
 }
 
-// Writes the gain of each candidate: [side][stride], one side or, with missing values, two. What lies beyond the
-// candidates is -infinity or meaningless.
-JBOOST_CLONES static void candidate_gains(const Candidates& c, const Rules<float>& rules, float* gains) {
-  internal::gains_of(c, rules, gains);
+// The sibling's words: those of the parent less these.
+JBOOST_CLONES static void subtract(uint64_t* parent, const uint64_t* words, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) parent[i] -= words[i];
 }
-JBOOST_CLONES static void candidate_gains(const Candidates& c, const Rules<double>& rules, double* gains) {
-  internal::gains_of(c, rules, gains);
+
+// Writes the gain of each candidate, but nothing below `floor`: one side or, with missing values, two, each of
+// whole_lanes(n). What lies beyond the candidates is `floor` if nothing is left for the right there.
+JBOOST_CLONES static void candidate_gains(const Candidates& c, const Rules<float>& rules, float floor, float* gains) {
+  internal::gains_of(c, rules, floor, gains);
+}
+JBOOST_CLONES static void candidate_gains(const Candidates& c, const Rules<double>& rules, double floor, double* gains) {
+  internal::gains_of(c, rules, floor, gains);
 }
 
 // Finds the best of n candidates of one node, or of the sum of gains over nodes.
-JBOOST_CLONES static void best_candidate(const float* gains, int64_t n, int64_t stride, bool has_missing, float* best,
-                                         int32_t* candidate) {
-  internal::first_best(gains, n, stride, has_missing, best, candidate);
+JBOOST_CLONES static void best_candidate(const float* gains, int64_t n, bool has_missing, float* best, int32_t* candidate) {
+  internal::first_best(gains, n, has_missing, best, candidate);
 }
-JBOOST_CLONES static void best_candidate(const double* gains, int64_t n, int64_t stride, bool has_missing, double* best,
-                                         int32_t* candidate) {
-  internal::first_best(gains, n, stride, has_missing, best, candidate);
+JBOOST_CLONES static void best_candidate(const double* gains, int64_t n, bool has_missing, double* best, int32_t* candidate) {
+  internal::first_best(gains, n, has_missing, best, candidate);
 }
+
+JBOOST_CLONES static void add_to(float* into, const float* from, int64_t n) { internal::add_to(into, from, n); }
+JBOOST_CLONES static void add_to(double* into, const double* from, int64_t n) { internal::add_to(into, from, n); }
+
+// Adds vectors in the order of `sum_in_pairs`: neighbours first, then neighbouring sums.
+template <typename T>
+class PairwiseSum {
+ public:
+  // `memory` holds room(n) vectors of the given size.
+  PairwiseSum(T* memory, int64_t size) : memory_(memory), size_(size) {}
+  static int64_t room(int64_t n) {
+    int64_t levels = 2;
+    while (n > 1) n = (n + 1) / 2, ++levels;
+    return levels;
+  }
+  // Where the next vector is to be written, before `push`.
+  T* next() { return memory_ + depth_ * size_; }
+  void push() {
+    ++depth_;
+    for (int64_t count = ++n_; count % 2 == 0; count /= 2) merge();
+  }
+  // The sum of all; there must be one at least.
+  const T* result() {
+    while (depth_ > 1) merge();
+    return memory_;
+  }
+
+ private:
+  void merge() {
+    T* into = memory_ + (depth_ - 2) * size_;
+    const T* from = into + size_;
+    add_to(into, from, size_);
+    --depth_;
+  }
+  T* memory_;
+  int64_t size_, depth_ = 0, n_ = 0;
+};
 
 }  // namespace jboost
 

@@ -6,26 +6,30 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from jboost._histogram import build_histogram as default_histogram
 from jboost._histogram import check_size
 from jboost._native import by_platform
+from jboost._padding import pad_axis
 from jboost._split import Rules, Split, routing_table
 from jboost._tree import native
 from jboost._tree.columns import Bins, Columns
 from jboost._tree.levels import BuildHistogram, grow_by_level, route
-from jboost._tree.native import group_columns
+from jboost._tree.native import group_columns, is_preferred
 from jboost._tree.native import is_available as native_available
-from jboost._typing import Layout, Reduce, identity, pytree, zeros_varying_like
+from jboost._typing import Layout, Reduce, as_array, identity, pytree, zeros_varying_like
 
 __all__ = [
     "BuildHistogram",
     "Columns",
     "Tree",
+    "arrange_bins",
     "group_columns",
     "grow_by_level",
     "grow_tree",
+    "is_preferred",
     "leaf_index",
     "native_available",
     "tree_depth",
@@ -81,7 +85,7 @@ def grow_tree(
     Parameters
     ----------
     columns : Columns
-        Bin codes [f n] and the columns drawn for each level.
+        Bin codes [f n], or grouped as `arrange_bins` does, and the columns drawn for each level.
     statistics : int32 [n c]
         Gradients and Hessians in fixed point.
     active : bool [n]
@@ -104,18 +108,29 @@ def grow_tree(
         split, leaf = grow_by_level(columns, statistics, active, rules, build, reduce)
         return Tree(*split), leaf
     n_nodes = max(2**rules.spec.max_depth // 4, 1)
-    check_size(columns.layout.n_codes, statistics.shape[1], n_nodes, columns.bins.shape[0])
-    on_cpu = native.grow_tree if native.is_available() else grow_by_level
-    arrays = columns.bins, columns.allowed, columns.grouped, statistics, active, rules
+    check_size(columns.layout.n_codes, statistics.shape[1], n_nodes, columns.allowed.shape[1])
+    if columns.bins.ndim == 3:
+        split, leaf = native.grow_tree(columns, statistics, active, rules)
+        return Tree(*split), leaf
 
     def by(grow: Any) -> Any:
-        def call(bins: Any, allowed: Any, grouped: Any, statistics: Any, active: Any, rules: Rules) -> Any:
-            return grow(Columns(bins, allowed, columns.layout, grouped), statistics, active, rules)
+        def call(bins: Any, allowed: Any, statistics: Any, active: Any, rules: Rules) -> Any:
+            return grow(Columns(bins, allowed, columns.layout), statistics, active, rules)
 
         return call
 
+    on_cpu = native.grow_tree if native.is_available() else grow_by_level
+    arrays = columns.bins, columns.allowed, statistics, active, rules
     split, leaf = by_platform(*arrays, cpu=by(on_cpu), default=by(grow_by_level))
     return Tree(*split), leaf
+
+
+def arrange_bins(bins: Bins, n_rows: int) -> Array:
+    """Add rows up to `n_rows` to concrete bins, and lay them out as they are read fastest: [f n] or groups."""
+    host = np.asarray(bins)
+    if native.is_preferred():
+        return as_array(native.group_on_host(host, n_rows))
+    return as_array(pad_axis(host, n_rows, axis=1))
 
 
 def tree_depth(tree: Tree, symmetric: bool) -> int:

@@ -9,12 +9,12 @@ from jaxtyping import Array, Bool, Int
 from jboost._typing import Layout
 
 Bins = Int[Array, "f n"]
+Grouped = Int[Array, "groups n width"]  # columns side by side for each row, as the C++ library reads them
 
 
 class Columns(NamedTuple):
     """What a tree may use of the columns."""
 
-    bins: Bins
+    bins: Bins | Grouped
     allowed: Bool[Array, "d f"]  # drawn for each level
     layout: Layout
-    grouped: Int[Array, "groups n width"] | None = None  # the bins again, as the C++ library reads them

@@ -23,8 +23,7 @@ namespace jboost {
 
 template <typename T>
 struct Growth {
-  const void* bins;     // uint8 or uint16 [f, n]
-  GroupedBins grouped;  // the same
+  GroupedBins grouped;
   const int32_t* statistics;  // [n, c]
   const bool* active;         // [n]
   const bool* allowed;        // [d, f]
@@ -65,7 +64,7 @@ class Grower {
         max_nodes_(int64_t{1} << p.depth),
         n_parts_(parts()),
         rows_(p.n_rows(), block_rows(), shape_.n_words, max_nodes_),
-        stride_(round_up(std::max(p.n_codes, int64_t{1}), kLanes)),
+        stride_(whole_lanes(p.n_codes)),
         found_(p.n_features() * max_nodes_ / 2),
         tables_(max_nodes_ / 2, kNoTable),
         routes_(max_nodes_ / 2),
@@ -163,11 +162,12 @@ class Grower {
       }
       if (one.sibling == kNoTable) continue;
       uint64_t* parent = table_of(0, feature, tables_[one.sibling]);
-      for (int64_t i = 0; i < words; ++i) parent[i] -= cells[i];
+      subtract(parent, cells, words);
     }
   }
 
   // ---------------------------------------------------------------------------------------------- search
+  int64_t sides() const { return p_.rules.has_missing ? 2 : 1; }
   bool is_categorical(int64_t feature) const {
     return std::binary_search(p_.categorical, p_.categorical + p_.n_categorical, static_cast<int32_t>(feature));
   }
@@ -223,35 +223,32 @@ class Grower {
     const bool by_category = is_categorical(feature);
     Order order{};
     if (by_category && p_.symmetric) order = order_of(feature, 0, n_nodes_, m);
-    PairwiseSum<T> together(m.together, 2 * stride_);
-    int64_t n = 0;
+    const int64_t n = by_category ? order.n_present : p_.n_codes - 1;  // known so early only if it is the same for all
+    PairwiseSum<T> together(m.together, sides() * whole_lanes(n));
     for (int64_t node = 0; node < n_nodes_; ++node) {
       Found& found = found_[feature * n_nodes_ + node];
       found = {-std::numeric_limits<T>::infinity(), 0};
-      if (tables_[node] == kNoTable) {
-        if (p_.symmetric) add_together(nullptr, &together);
-        continue;
+      const bool is_empty = tables_[node] == kNoTable;
+      const uint64_t* cells = is_empty ? nullptr : table_of(0, feature, tables_[node]);
+      if (p_.symmetric) {
+        if (is_empty)
+          std::fill(together.next(), together.next() + sides() * whole_lanes(n), T{0});
+        else
+          write_gains(cells, by_category ? &order : nullptr, m, T{0}, together.next());
+        together.push();
+      } else if (!is_empty) {
+        if (by_category) order = order_of(feature, node, node + 1, m);
+        const int64_t n_here = write_gains(cells, by_category ? &order : nullptr, m, found.gain, m.gains);
+        best_candidate(m.gains, n_here, p_.rules.has_missing, &found.gain, &found.candidate);
       }
-      if (by_category && !p_.symmetric) order = order_of(feature, node, node + 1, m);
-      n = gains_of_node(table_of(0, feature, tables_[node]), by_category ? &order : nullptr, m);
-      if (p_.symmetric)
-        add_together(m.gains, &together);
-      else
-        best_candidate(m.gains, n, stride_, p_.rules.has_missing, &found.gain, &found.candidate);
     }
     if (!p_.symmetric) return;
     Found& found = found_[feature * n_nodes_];
-    best_candidate(together.result(), n, stride_, p_.rules.has_missing, &found.gain, &found.candidate);
+    best_candidate(together.result(), n, p_.rules.has_missing, &found.gain, &found.candidate);
     if (!(found.gain > 0)) found = {T{0}, 0};
   }
-  void add_together(const T* gains, PairwiseSum<T>* together) const {
-    T* sum = together->next();
-    for (int64_t i = 0; i < (p_.rules.has_missing ? 2 : 1) * stride_; ++i)
-      sum[i] = gains && gains[i] > 0 ? gains[i] : T{0};
-    together->push();
-  }
-  // Writes the gains of a node's candidates and returns how many there are.
-  int64_t gains_of_node(const uint64_t* cells, const Order* order, const Memory& m) {
+  // Writes the gains of a node's candidates, none below the floor, and returns how many there are.
+  int64_t write_gains(const uint64_t* cells, const Order* order, const Memory& m, T floor, T* gains) {
     running_sums(cells, p_.n_codes, shape_.n_words, n_statistics_, m.sums, m.left, stride_);
     int32_t* missing = m.total + n_statistics_;
     for (int64_t c = 0; c < n_statistics_; ++c) {
@@ -264,8 +261,8 @@ class Grower {
       n = category_candidates(m.cells, *order, m.total, missing, n_statistics_, m.left, stride_);
     }
     for (int64_t c = 0; c < n_statistics_; ++c)  // whole vectors are read: nothing is left for the right
-      std::fill(m.left + c * stride_ + n, m.left + c * stride_ + round_up(n, kLanes), m.total[c]);
-    candidate_gains(Candidates{m.left, m.total, missing, n, stride_}, p_.rules, m.gains);
+      std::fill(m.left + c * stride_ + n, m.left + c * stride_ + whole_lanes(n), m.total[c]);
+    candidate_gains(Candidates{m.left, m.total, missing, n, stride_}, p_.rules, floor, gains);
     return n;
   }
 
@@ -363,10 +360,12 @@ class Grower {
   bool is_split(int64_t node) const { return routes_[node].threshold < p_.n_codes; }
   template <typename Work>
   void with_codes(int64_t feature, const Work& work) const {
-    if (p_.grouped.wide)
-      work(static_cast<const uint16_t*>(p_.bins) + feature * p_.n_rows());
+    const GroupedBins& bins = p_.grouped;
+    const int64_t first = feature / bins.width * bins.n_rows * bins.width + feature % bins.width;
+    if (bins.wide)
+      work(Column<uint16_t>{static_cast<const uint16_t*>(bins.codes) + first, bins.width});
     else
-      work(static_cast<const uint8_t*>(p_.bins) + feature * p_.n_rows());
+      work(Column<uint8_t>{static_cast<const uint8_t*>(bins.codes) + first, bins.width});
   }
 
   // Sends the rows to the children, and says which tables are to be built: those of the lighter ones.
@@ -380,7 +379,7 @@ class Grower {
           continue;
         }
         const Route& route = routes_[node];
-        with_codes(route.feature, [&](const auto* codes) {
+        with_codes(route.feature, [&](const auto& codes) {
           rows_.split(block, node, codes, route, static_cast<uint32_t>(p_.n_codes));
         });
         const int64_t built = 2 * node + lighter_right_[node];
@@ -412,8 +411,8 @@ class Grower {
       const uint32_t* rows = rows_.rows(block, node);
       const int64_t n = rows_.count(block, node);
       if (!n) continue;
-      with_codes(routes_[node].feature, [&](const auto* codes) {
-        const auto* of_block = codes + rows_.first_row(block);
+      with_codes(routes_[node].feature, [&](const auto& codes) {
+        const auto of_block = codes.from(rows_.first_row(block));
         with_test(routes_[node], static_cast<uint32_t>(p_.n_codes), [&](const auto& goes_right) {
           for (int64_t i = 0; i < n; ++i)
             leaf[rows[i]] = static_cast<int32_t>(2 * node + goes_right(of_block[rows[i]]));
@@ -429,7 +428,7 @@ class Grower {
     for (int64_t level = 0; level < p_.depth; ++level) {
       const int64_t slot = p_.symmetric ? level : (int64_t{1} << level) - 1 + node;
       int32_t code = 0;
-      with_codes(p_.feature[slot], [&](const auto* codes) { code = codes[row]; });
+      with_codes(p_.feature[slot], [&](const auto& codes) { code = codes[row]; });
       node = 2 * node + slot_goes_right(slot, code);
     }
     return node;

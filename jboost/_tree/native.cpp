@@ -1,6 +1,6 @@
 // The growth of a tree as a custom call of XLA's foreign function interface, for the platform "cpu".
 //
-// Arguments: bins uint8|uint16 [..., f, n], the same in groups [..., groups, n, width], statistics int32 [..., n, c],
+// Arguments: bins in groups uint8|uint16 [..., groups, n, width], statistics int32 [..., n, c],
 // active bool [..., n], allowed bool [..., d, f], scale [..., c] and hyper [..., 5] of one floating type, categorical
 // columns int32 [..., m]. Results: feature, threshold int32, missing_right bool [..., s], categories_right uint32
 // [..., s, words], gain [..., s], leaf int32 [..., n].
@@ -19,7 +19,7 @@ struct Options {
 };
 
 struct Arguments {
-  ffi::AnyBuffer bins, grouped, statistics, active, allowed, scale, hyper, categorical;
+  ffi::AnyBuffer grouped, statistics, active, allowed, scale, hyper, categorical;
 };
 
 struct Results {
@@ -29,13 +29,12 @@ struct Results {
 const char* mistake(const Arguments& a, const Results& r, const jboost::Batch& batch, const Options& o) {
   const auto type = a.scale.element_type();
   const int64_t lead = batch.n_leading();
-  if (lead < 0 || !batch.holds(a.bins, 2) || !batch.holds(a.grouped, 3) || !batch.holds(a.statistics, 2) ||
+  if (lead < 0 || !batch.holds(a.grouped, 3) || !batch.holds(a.statistics, 2) ||
       !batch.holds(a.active, 1) || !batch.holds(a.allowed, 2) || !batch.holds(a.scale, 1) || !batch.holds(a.hyper, 1) ||
       !batch.holds(a.categorical, 1) || !batch.holds(r.feature, 1) || !batch.holds(r.threshold, 1) ||
       !batch.holds(r.missing_right, 1) || !batch.holds(r.categories_right, 2) || !batch.holds(r.gain, 1))
     return "jboost tree: unexpected ranks";
-  if ((a.bins.element_type() != ffi::U8 && a.bins.element_type() != ffi::U16) ||
-      a.grouped.element_type() != a.bins.element_type() || a.statistics.element_type() != ffi::S32 ||
+  if ((a.grouped.element_type() != ffi::U8 && a.grouped.element_type() != ffi::U16) || a.statistics.element_type() != ffi::S32 ||
       a.active.element_type() != ffi::PRED || a.allowed.element_type() != ffi::PRED ||
       (type != ffi::F32 && type != ffi::F64) || a.hyper.element_type() != type || r.gain.element_type() != type ||
       a.categorical.element_type() != ffi::S32 || r.feature.element_type() != ffi::S32 ||
@@ -43,10 +42,10 @@ const char* mistake(const Arguments& a, const Results& r, const jboost::Batch& b
       r.categories_right.element_type() != ffi::U32 || r.leaf.element_type() != ffi::S32)
     return "jboost tree: unexpected types";
   const auto size = [lead](const ffi::AnyBuffer& buffer, int64_t axis) { return buffer.dimensions()[lead + axis]; };
-  const int64_t f = size(a.bins, 0), n = size(a.bins, 1), c = size(a.statistics, 1), depth = size(a.allowed, 0);
+  const int64_t f = size(a.allowed, 1), n = size(a.grouped, 1), c = size(a.statistics, 1), depth = size(a.allowed, 0);
   const int64_t slots = o.symmetric ? depth : (int64_t{1} << std::min<int64_t>(depth, 40)) - 1;
-  if (size(a.grouped, 1) != n || size(a.statistics, 0) != n || size(a.active, 0) != n || size(r.leaf, 0) != n ||
-      size(a.allowed, 1) != f || size(a.scale, 0) != c || size(a.hyper, 0) != 5 || size(r.feature, 0) != slots ||
+  if (size(a.statistics, 0) != n || size(a.active, 0) != n || size(r.leaf, 0) != n ||
+      size(a.scale, 0) != c || size(a.hyper, 0) != 5 || size(r.feature, 0) != slots ||
       size(r.threshold, 0) != slots || size(r.missing_right, 0) != slots || size(r.categories_right, 0) != slots ||
       size(r.gain, 0) != slots)
     return "jboost tree: shapes disagree";
@@ -69,15 +68,14 @@ ffi::Error grow(const jboost::Pool& pool, const Arguments& a, const Results& r, 
     const auto result = [&](const ffi::AnyBuffer& buffer, auto* type) {
       return const_cast<decltype(type)>(batch.element<std::remove_pointer_t<decltype(type)>>(buffer, i));
     };
-    const bool wide = a.bins.element_type() == ffi::U16;
+    const bool wide = a.grouped.element_type() == ffi::U16;
     const T* hyper = batch.element<T>(a.hyper, i);
     jboost::Growth<T> p{};
     const auto codes_of = [&](const ffi::AnyBuffer& buffer) -> const void* {
       if (wide) return batch.element<uint16_t>(buffer, i);
       return batch.element<uint8_t>(buffer, i);
     };
-    p.bins = codes_of(a.bins);
-    p.grouped = {codes_of(a.grouped), wide, size(a.bins, 1), size(a.bins, 0), size(a.grouped, 2)};
+    p.grouped = {codes_of(a.grouped), wide, size(a.grouped, 1), size(a.allowed, 1), size(a.grouped, 2)};
     p.statistics = batch.element<int32_t>(a.statistics, i);
     p.active = batch.element<bool>(a.active, i);
     p.allowed = batch.element<bool>(a.allowed, i);
@@ -106,16 +104,18 @@ ffi::Error grow(const jboost::Pool& pool, const Arguments& a, const Results& r, 
 //
 // Argument: bins uint8|uint16 [..., f, n]; result the same type [..., groups, n, width].
 template <typename Code>
-void group_columns(const jboost::Pool& pool, const Code* bins, int64_t f, int64_t n, int64_t width, Code* out) {
+void group_columns(const jboost::Pool& pool, const Code* bins, int64_t f, int64_t n, int64_t n_padded, int64_t width,
+                   Code* out) {
   constexpr int64_t rows = 4096;  // what they take of the output stays in the first-level cache
-  const int64_t groups = (f + width - 1) / width, blocks = (n + rows - 1) / rows;
+  const int64_t groups = (f + width - 1) / width, blocks = (n_padded + rows - 1) / rows;
   jboost::Crew(pool, pool.workers_for(f * n)).run(groups * blocks, [&](int64_t unit, int64_t) {
-    const int64_t group = unit / blocks, first = unit % blocks * rows, last = std::min(first + rows, n);
+    const int64_t group = unit / blocks, first = unit % blocks * rows, last = std::min(first + rows, n_padded);
     for (int64_t j = 0; j < width; ++j) {
-      const int64_t feature = group * width + j;
+      const int64_t feature = group * width + j, last_filled = feature < f ? std::min(last, n) : first;
       const Code* from = bins + feature * n;
-      Code* to = out + group * n * width + j;
-      for (int64_t i = first; i < last; ++i) to[i * width] = feature < f ? from[i] : Code{0};
+      Code* to = out + group * n_padded * width + j;
+      for (int64_t i = first; i < last_filled; ++i) to[i * width] = from[i];
+      for (int64_t i = std::max(first, last_filled); i < last; ++i) to[i * width] = 0;
     }
   });
 }
@@ -134,22 +134,22 @@ ffi::Error run_grouping(ffi::ThreadPool threads, ffi::AnyBuffer bins, ffi::Resul
   const int64_t size = groups * n * width;
   return jboost::for_each_element(jboost::pool_of(threads), batch.size(), [&](int64_t i, const jboost::Pool& pool) {
     if (wide)
-      group_columns(pool, batch.element<uint16_t>(bins, i), f, n, width,
+      group_columns(pool, batch.element<uint16_t>(bins, i), f, n, n, width,
                     static_cast<uint16_t*>(out->untyped_data()) + i * size);
     else
-      group_columns(pool, batch.element<uint8_t>(bins, i), f, n, width,
+      group_columns(pool, batch.element<uint8_t>(bins, i), f, n, n, width,
                     static_cast<uint8_t*>(out->untyped_data()) + i * size);
   });
 }
 
-ffi::Error run(ffi::ThreadPool threads, ffi::AnyBuffer bins, ffi::AnyBuffer grouped, ffi::AnyBuffer statistics,
+ffi::Error run(ffi::ThreadPool threads, ffi::AnyBuffer grouped, ffi::AnyBuffer statistics,
                ffi::AnyBuffer active, ffi::AnyBuffer allowed, ffi::AnyBuffer scale, ffi::AnyBuffer hyper,
                ffi::AnyBuffer categorical, ffi::Result<ffi::AnyBuffer> feature, ffi::Result<ffi::AnyBuffer> threshold,
                ffi::Result<ffi::AnyBuffer> missing_right, ffi::Result<ffi::AnyBuffer> categories_right,
                ffi::Result<ffi::AnyBuffer> gain, ffi::Result<ffi::AnyBuffer> leaf, int32_t n_codes,
                int32_t n_category_codes, int32_t max_cat_to_onehot, int32_t min_child_samples, bool symmetric,
                bool has_missing) {
-  const Arguments arguments{bins, grouped, statistics, active, allowed, scale, hyper, categorical};
+  const Arguments arguments{grouped, statistics, active, allowed, scale, hyper, categorical};
   const Results results{*feature, *threshold, *missing_right, *categories_right, *gain, *leaf};
   const Options options{n_codes, n_category_codes, max_cat_to_onehot, min_child_samples, symmetric, has_missing};
   const jboost::Batch batch(leaf->dimensions(), 1);
@@ -166,7 +166,6 @@ extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_grow_tree(XLA_FFI_CallFrame* call
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_grow_tree, run,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
-                                  .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
@@ -191,3 +190,13 @@ extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_group_columns(XLA_FFI_CallFrame* 
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_group_columns, run_grouping,
                               ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>());
+
+// The same as a plain C function, for ctypes, with rows of zeros added up to n_padded.
+extern "C" JBOOST_EXPORT void jboost_group_on_host(const void* bins, int wide, int64_t f, int64_t n, int64_t n_padded,
+                                                   int64_t width, void* out) {
+  const jboost::Pool alone{1, {}};
+  if (wide)
+    group_columns(alone, static_cast<const uint16_t*>(bins), f, n, n_padded, width, static_cast<uint16_t*>(out));
+  else
+    group_columns(alone, static_cast<const uint8_t*>(bins), f, n, n_padded, width, static_cast<uint8_t*>(out));
+}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import jax
+import jax.extend.backend
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
@@ -10,7 +13,7 @@ from jaxtyping import Array, Bool, Int
 from jboost import _native
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules, Split
-from jboost._tree.columns import Bins, Columns
+from jboost._tree.columns import Bins, Columns, Grouped
 from jboost._typing import Layout, zeros_varying_like
 
 TARGET = "jboost_grow_tree"
@@ -42,13 +45,34 @@ def _is_right() -> bool:
     return [*map(float, (split.gain[0], split.threshold[0], *leaf))] == [2, 1, 0, 0, 1, 1]
 
 
-def group_columns(bins: Bins) -> Int[Array, "groups n width"]:
+def is_preferred() -> bool:
+    """Say whether fits will run on a CPU and nowhere else, by the C++ library."""
+    return set(jax.extend.backend.backends()) == {"cpu"} and is_available()
+
+
+def group_columns(bins: Bins) -> Grouped:
     """Lay the codes of up to eight columns side by side for each row."""
     n_features, n = bins.shape
-    n_groups = max(1, -(-n_features // GROUP))
-    shape = (n_groups, n, max(1, -(-n_features // n_groups)))
-    result = jax.typeof(zeros_varying_like(bins, shape, bins.dtype))
+    result = jax.typeof(zeros_varying_like(bins, _grouped_shape(n_features, n), bins.dtype))
     return jax.ffi.ffi_call(GROUPING, result, vmap_method="expand_dims")(bins)
+
+
+def group_on_host(bins: np.ndarray, n_rows: int) -> np.ndarray:
+    """Do so on the host, without a compilation for each new shape, and add rows of zeros up to `n_rows`."""
+    bins = np.ascontiguousarray(bins)
+    n_features, n = bins.shape
+    grouped = np.empty(_grouped_shape(n_features, n_rows), bins.dtype)
+    function = _native.library().jboost_group_on_host  # pyright: ignore[reportAttributeAccessIssue]
+    sizes = (ctypes.c_int64(size) for size in (n_features, n, n_rows, grouped.shape[2]))
+    function(
+        ctypes.c_void_p(bins.ctypes.data), bins.itemsize == 2, *sizes, ctypes.c_void_p(grouped.ctypes.data)
+    )
+    return grouped
+
+
+def _grouped_shape(n_features: int, n: int) -> tuple[int, int, int]:
+    n_groups = max(1, -(-n_features // GROUP))
+    return n_groups, n, max(1, -(-n_features // n_groups))
 
 
 def grow_tree(
@@ -56,7 +80,7 @@ def grow_tree(
 ) -> tuple[Split, Int[Array, " n"]]:
     """Do what `grow_by_level` does. Under vmap one call takes the whole batch, unbatched arguments once."""
     spec, hyper, layout = rules.spec, rules.hyper, columns.layout
-    grouped = group_columns(columns.bins) if columns.grouped is None else columns.grouped
+    grouped = columns.bins if columns.bins.ndim == 3 else group_columns(columns.bins)
     numbers = [getattr(hyper, name) for name in NUMBERS]
     slots, dtype = (spec.n_splits,), rules.scale.dtype
     shapes = [
@@ -70,7 +94,6 @@ def grow_tree(
     # The zeros themselves are never made.
     results = [jax.typeof(zeros_varying_like(active, shape, dtype)) for shape, dtype in shapes]
     *split, leaf = jax.ffi.ffi_call(TARGET, results, vmap_method="expand_dims")(
-        columns.bins,
         grouped,
         statistics,
         active,

@@ -31,9 +31,19 @@ void with_test(const Route& route, uint32_t n_codes, const Work& work) {
   }
 }
 
+// The codes of one column, those of row i at [i * step].
+template <typename Code>
+struct Column {
+  const Code* codes;
+  int64_t step;
+
+  Code operator[](int64_t row) const { return codes[row * step]; }
+  Column from(int64_t row) const { return {codes + row * step, step}; }
+};
+
 // Moves the rows that go right behind the others, both in their order; returns how many went left. Overwrites `from`.
 template <typename Code, typename Test>
-int64_t partition(const Code* codes, const Test& goes_right, uint32_t* from, int64_t n, uint32_t* to) {
+int64_t partition(Column<Code> codes, const Test& goes_right, uint32_t* from, int64_t n, uint32_t* to) {
   int64_t n_left = 0, n_right = 0;
   for (int64_t i = 0; i < n; ++i) {
     const uint32_t row = from[i], right = goes_right(codes[row]);
@@ -99,13 +109,13 @@ class NodeRows {
 
   // Sends the rows of a node of a block to its children, in the arrangement that `advance` makes the current one.
   template <typename Code>
-  void split(int64_t block, int64_t node, const Code* codes, const Route& route, uint32_t n_codes) {
+  void split(int64_t block, int64_t node, Column<Code> codes, const Route& route, uint32_t n_codes) {
     const int64_t from = starts(block)[node], n = count(block, node);
     uint32_t* target = next_ + first_row(block) + from;
     uint32_t* after = next_starts_ + block * (max_nodes_ + 1);
     int64_t n_left = n;
     with_test(route, n_codes, [&](const auto& goes_right) {
-      n_left = partition(codes + first_row(block), goes_right, rows(block, node), n, target);
+      n_left = partition(codes.from(first_row(block)), goes_right, rows(block, node), n, target);
     });
     after[2 * node] = static_cast<uint32_t>(from);
     after[2 * node + 1] = static_cast<uint32_t>(from + n_left);

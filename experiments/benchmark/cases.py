@@ -1,0 +1,201 @@
+"""The measurements: each runs in a process of its own, for one library, and returns a dictionary of figures.
+
+Times are medians of the calls after the first; what the first took longer is reported apart, as compilation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments.benchmark.libraries import JBoost, XGBoost, load, make_data
+from experiments.benchmark.machine import about, keep_to_cores, peak_memory
+
+RATES = np.geomspace(0.02, 0.3, 8)
+PENALTIES = np.geomspace(0.1, 30, 8)
+SWEEP_SHARE = 8  # peers fit one in so many models of a sweep
+PREDICT_ROWS = 50_000  # rows that the model of the prediction case is fitted to
+LONG = 30.0  # seconds of measured calls after which no further one is started
+COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
+
+Figures = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One measurement of one library, as sent to the process that makes it."""
+
+    kind: str
+    library: str
+    rows: int
+    trees: int
+    bins: int
+    gpu: bool
+    threads: int
+    repeats: int
+
+
+def measure(job: Job) -> Figures:
+    """Make a measurement in this process."""
+    keep_to_cores(job.threads)
+    return KINDS[job.kind](job)
+
+
+def seconds_of(call: Callable[[], Any]) -> float:
+    """Time one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def time_calls(call: Callable[[], Any], repeats: int) -> tuple[float, float, int]:
+    """Return the seconds of the first call, the median of those after it, and their number."""
+    first = seconds_of(call)
+    times: list[float] = []
+    while len(times) < repeats and sum(times) < LONG:
+        times.append(seconds_of(call))
+    return first, statistics.median(times), len(times)
+
+
+def train(job: Job) -> Figures:
+    """Bin once, fit several times."""
+    X, y = make_data(job.rows)
+    library = load(job.library, job.gpu, job.threads)
+    before, start = peak_memory(), time.perf_counter()
+    data = library.bin(X, y, job.bins)
+    bin_seconds = time.perf_counter() - start
+    first, usual, calls = time_calls(lambda: library.fit(data, job.trees), job.repeats)
+    return {
+        "ms_per_tree": 1000 * usual / job.trees,
+        "compile_seconds": max(first - usual, 0.0),
+        "bin_seconds": bin_seconds,
+        "peak_mib": peak_memory(),
+        "peak_before_binning_mib": before,
+        "calls": calls,
+    }
+
+
+def call(job: Job) -> Figures:
+    """Bin and fit in one go, several times."""
+    X, y = make_data(job.rows)
+    library = load(job.library, job.gpu, job.threads)
+
+    def whole() -> None:
+        library.fit(library.bin(X, y, job.bins), job.trees)
+
+    first, usual, calls = time_calls(whole, job.repeats)
+    return {"seconds": usual, "compile_seconds": max(first - usual, 0.0), "calls": calls}
+
+
+def sweep(job: Job) -> Figures:
+    """Fit a grid of models: in one call by jboost, one after the other by a peer, of whose fits a share is timed."""
+    X, y = make_data(job.rows)
+    library = load(job.library, job.gpu, job.threads)
+    data = library.bin(X, y, job.bins)
+    if isinstance(library, JBoost):
+        rates, penalties = (axis.ravel() for axis in np.meshgrid(RATES, PENALTIES))
+        first, usual, calls = time_calls(library.sweep(data, job.trees, rates, penalties), job.repeats)
+        return {"seconds": usual, "compile_seconds": max(first - usual, 0.0), "calls": calls}
+    library.fit(data, job.trees)
+    pairs = list(zip(RATES, PENALTIES[::-1], strict=True))  # every rate and every penalty once
+    times = [seconds_of(lambda: library.fit(data, job.trees, *map(float, pair))) for pair in pairs]  # noqa: B023
+    n_fits = RATES.size * PENALTIES.size
+    return {"seconds": n_fits * statistics.mean(times), "fits_timed": len(times), "fits": n_fits}
+
+
+def custom_loss(job: Job) -> Figures:
+    """Fit by a loss of the user and by the same loss built in, in turn."""
+    X, y = make_data(job.rows)
+    library = load(job.library, job.gpu, job.threads)
+    assert isinstance(library, JBoost | XGBoost)
+    data = library.bin(X, y, job.bins)
+    ways = {"built_in": library.fit, "custom": library.fit_custom}
+    times = {name: [seconds_of(lambda: fit(data, job.trees))] for name, fit in ways.items()}  # noqa: B023
+    for _ in range(max(job.repeats, 5)):
+        for name, fit in ways.items():
+            times[name].append(seconds_of(lambda: fit(data, job.trees)))  # noqa: B023
+    usual = {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
+    return {
+        "ms_per_tree": 1000 * usual["custom"] / job.trees,
+        "built_in_ms_per_tree": 1000 * usual["built_in"] / job.trees,
+        "compile_seconds": max(times["custom"][0] - usual["custom"], 0.0),
+        "calls": len(times["custom"]) - 1,
+    }
+
+
+def predict(job: Job) -> Figures:
+    """Score raw rows in the fastest public way."""
+    X, y = make_data(max(job.rows, PREDICT_ROWS))
+    library = load(job.library, job.gpu, job.threads)
+    few = slice(min(job.rows, PREDICT_ROWS))
+    model = library.fit(library.bin(X[few], y[few], job.bins), job.trees)
+    ways = library.predictors(model, X[: job.rows])
+    found = {name: time_calls(way, job.repeats) for name, way in ways.items()}
+    fastest = min(found, key=lambda name: found[name][1])
+    first, usual, calls = found[fastest]
+    return {
+        "seconds": usual,
+        "compile_seconds": max(first - usual, 0.0),
+        "calls": calls,
+        "way": fastest,
+    }
+
+
+def first_fit(job: Job) -> Figures:
+    """Time what a new process waits for: the import, the first fit, and for comparison the second."""
+    X, y = make_data(job.rows)
+    start = time.perf_counter()
+    library = load(job.library, job.gpu, job.threads)
+    imported = time.perf_counter() - start
+
+    def whole() -> None:
+        library.fit(library.bin(X, y, job.bins), job.trees)
+
+    first = seconds_of(whole)
+    return {"seconds": first, "import_seconds": imported, "second_fit_seconds": seconds_of(whole)}
+
+
+def recompile(job: Job) -> Figures:
+    """Count the programs that JAX compiles in later fits, which differ in numbers, rounds and rows."""
+    import jax
+
+    compiled: list[str] = []
+
+    def note(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if event == COMPILE_EVENT:
+            compiled.append(str(kwargs.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    library = load(job.library, job.gpu, job.threads)
+
+    def compiled_by(rows: int, trees: int, rate: float, penalty: float) -> list[str]:
+        before = len(compiled)
+        library.fit(library.bin(*make_data(rows), job.bins), trees, rate, penalty)
+        return compiled[before:]
+
+    first = compiled_by(job.rows, job.trees, 0.1, 1.0)
+    fewer = compiled_by(job.rows * 9 // 10, job.trees // 2, 0.2, 0.5)
+    more = compiled_by(job.rows * 11 // 10, job.trees * 3 // 4, 0.05, 2.0)
+    return {
+        "compilations": len(fewer) + len(more),
+        "in_the_first_fit": len(first),
+        "programs": ", ".join(f"{n} x {name}" for name, n in Counter(fewer + more).most_common()),
+    }
+
+
+KINDS: dict[str, Callable[[Job], Figures]] = {
+    "train": train,
+    "call": call,
+    "sweep": sweep,
+    "custom_loss": custom_loss,
+    "predict": predict,
+    "first_fit": first_fit,
+    "recompile": recompile,
+    "about": lambda job: about(),
+}
