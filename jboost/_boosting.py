@@ -197,8 +197,8 @@ def _validate(problem: Problem, state: State, tree: Tree, leaf_value: Array) -> 
     if valid is None:
         return state.valid_score, jnp.full((), jnp.nan, state.score.dtype)
     layout = problem.layout._replace(has_missing=True)
-    round_of_one = jax.tree.map(lambda array: array[None], (tree, leaf_value))
-    score = sum_rounds(layout, problem.spec.symmetric, *round_of_one, valid.bins, state.valid_score)
+    trees, leaves = jax.tree.map(lambda array: array[None], (tree, leaf_value))
+    score = sum_rounds(layout, problem.spec.symmetric, trees, leaves, valid.bins, state.valid_score)
     return score, _metric(problem, valid, score)
 
 

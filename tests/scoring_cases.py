@@ -54,7 +54,7 @@ def make_case(shape: Shape, rng: np.random.Generator) -> Case:
     slots = shape.depth if shape.symmetric else 2**shape.depth - 1
     trees_shape = (shape.rounds, shape.outputs, slots) if shape.separate else (shape.rounds, slots)
     split = rng.integers(0, shape.codes + 1, trees_shape)
-    trees = Tree(
+    trees = _tree(
         feature=rng.integers(0, shape.features, trees_shape).astype(np.int32),
         threshold=np.where(rng.random(trees_shape) < 0.1, shape.codes, split).astype(np.int32),
         missing_right=rng.random(trees_shape) < 0.5,
@@ -68,6 +68,10 @@ def make_case(shape: Shape, rng: np.random.Generator) -> Case:
     leaf_value = rng.normal(size=(shape.rounds, 2**shape.depth, shape.outputs)).astype(shape.dtype)
     score = rng.normal(size=(shape.rows, shape.outputs)).astype(shape.dtype)
     return Case(layout, shape.symmetric, trees, leaf_value, bins, score)
+
+
+def _tree(**fields: Any) -> Tree:
+    return Tree(**fields)
 
 
 def walk(case: Case, n_rounds: int | None = None) -> np.ndarray:

@@ -142,7 +142,7 @@ def test_vmap_equals_a_loop(batched, rng):
         (*(cases[i if axis == 0 else 0].arrays[j] for j, axis in enumerate(axes[:4])),) for i in range(3)
     ]
     arrays = [stacked[j] if axes[j] == 0 else cases[0].arrays[j] for j in range(4)]
-    rounds = n_rounds if batched == "rounds" else np.int32(3)
+    rounds: Any = n_rounds if batched == "rounds" else np.int32(3)
     mapped = jax.vmap(partial(sum_rounds, layout, symmetric), in_axes=axes)
     found = jax.jit(mapped)(*arrays, rounds)
     for i in range(3):

@@ -34,7 +34,10 @@ def distinct_values(
         np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if ordered.size else np.zeros(0, int)
     )
     if weight is None:
-        return ordered[starts], np.diff(np.append(starts, ordered.size)).astype(np.float64)
+        count = np.full(starts.size, float(ordered.size))  # in place: these are arrays of millions
+        count[:-1] = starts[1:]
+        count -= starts
+        return ordered[starts], count
     return ordered[starts], np.add.reduceat(weight, starts) if starts.size else np.zeros(0)
 
 
@@ -48,7 +51,8 @@ def quantile_cuts(mass: Float[np.ndarray, " m"], max_bins: int) -> Int[np.ndarra
     heavy = _heavy_values(mass, max_bins)
     bounds = np.unique(np.concatenate([[0], heavy, heavy + 1, [mass.size]]))
     starts, stops = bounds[:-1], bounds[1:]
-    total = np.append(0.0, np.cumsum(mass))
+    total = np.zeros(mass.size + 1)
+    np.cumsum(mass, out=total[1:])
     run_mass = total[stops] - total[starts]
     is_run = ~np.isin(starts, heavy)
     bins = np.ones(starts.size, dtype=np.int64)
@@ -57,7 +61,9 @@ def quantile_cuts(mass: Float[np.ndarray, " m"], max_bins: int) -> Int[np.ndarra
     run = np.repeat(np.arange(starts.size), bins - 1)
     j = np.arange(run.size) - np.repeat(np.cumsum(bins - 1) - (bins - 1), bins - 1) + 1
     targets = total[starts[run]] + run_mass[run] * (j / bins[run])
-    inner = np.searchsorted(total[1:] - mass / 2, targets)
+    middle = mass / -2
+    middle += total[1:]
+    inner = np.searchsorted(middle, targets)
     inner = np.clip(inner, starts[run], stops[run])
     cuts = np.unique(np.concatenate([inner, bounds]))
     return cuts[(cuts > 0) & (cuts < mass.size)]

@@ -23,17 +23,18 @@ def is_available() -> bool:
 
 def is_right() -> bool:
     """Score three rows by two symmetric trees of depth one: 1 if missing or above code 2, then 10 if above 1."""
-    trees = Tree(
-        feature=np.array([[0], [1]], np.int32),
-        threshold=np.array([[2], [1]], np.int32),
-        missing_right=np.array([[True], [False]]),
-        categories_right=np.zeros((2, 1, 0), np.uint32),
-        gain=np.zeros((2, 1), np.float32),
+    splits: tuple[Any, ...] = (
+        np.array([[0], [1]], np.int32),  # feature
+        np.array([[2], [1]], np.int32),  # threshold
+        np.array([[True], [False]]),  # missing_right
+        np.zeros((2, 1, 0), np.uint32),  # categories_right
+        np.zeros((2, 1), np.float32),  # gain
     )
     leaf_value = np.array([[[0], [1]], [[0], [10]]], np.float32)
     bins = np.array([[0, 2, 3], [1, 2, 0]], np.uint8)
     start, layout = np.full((3, 1), 0.5, np.float32), Layout(16, True)
-    found = jax.jit(sum_rounds, static_argnums=(0, 1))(layout, True, trees, leaf_value, bins, start, 2)
+    arrays = (Tree(*splits), leaf_value, bins, start, 2)
+    found = jax.jit(sum_rounds, static_argnums=(0, 1))(layout, True, *arrays)
     return np.ravel(found).tolist() == [1.5, 10.5, 1.5]
 
 
