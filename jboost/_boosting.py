@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,9 +24,19 @@ from jboost._scoring import sum_rounds, take_leaves
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
 from jboost._tree import BuildHistogram, Columns, Tree, group_columns, grow_tree, is_preferred
-from jboost._typing import Layout, Reduce, as_array, identity, is_traced, pytree, static_field
+from jboost._typing import (
+    Layout,
+    Reduce,
+    as_array,
+    identity,
+    is_traced,
+    pytree,
+    static_field,
+    zeros_varying_like,
+)
 
 MetricFunction = Callable[[Array, Any, Array], Array]
+SampleRows = Callable[[Array, int, Array], Array]
 
 
 @pytree
@@ -90,11 +101,15 @@ def step(
     state: State,
     build_histogram: BuildHistogram | None = None,
     reduce: Reduce = identity,
+    sample: SampleRows = sample_rows,
 ) -> tuple[State, Round]:
-    """Add one round: sample, differentiate, grow, fill the leaves, move the scores."""
+    """Add one round: sample, differentiate, grow, fill the leaves, move the scores.
+
+    The rows may be those of one device of several: `reduce` then sums over them, and `sample` draws from all.
+    """
     rows, loss, spec, hyper = problem.train, problem.loss, problem.spec, problem.hyper
     row_key, column_key = jax.vmap(jax.random.fold_in, (None, 0))(state.key, 2 * state.round + jnp.arange(2))
-    drawn = _draw_rows(row_key, rows.weight, hyper)
+    drawn = _draw_rows(row_key, rows.weight, hyper, sample)
     weight = jnp.where(drawn, rows.weight, 0.0)
     value, g, h = weighted_derivatives(loss, state.score, rows.y, weight)
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
@@ -107,7 +122,7 @@ def step(
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value)
     new = _remember(problem, state, score, valid_score, metric)
-    return new, Round(tree, leaf_value, weighted_mean(value, rows.weight), metric)
+    return new, Round(tree, leaf_value, weighted_mean(value, rows.weight, reduce), metric)
 
 
 def run(problem: Problem, state: State) -> tuple[State, Round]:
@@ -132,17 +147,18 @@ def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:
     return state.since_best >= patience
 
 
-def weighted_mean(values: Float[Array, " n"], weight: Float[Array, " n"]) -> Float[Array, ""]:
+def weighted_mean(
+    values: Float[Array, " n"], weight: Float[Array, " n"], reduce: Reduce = identity
+) -> Float[Array, ""]:
     """Average the rows whose weight is above 0."""
-    return (jnp.where(weight > 0, values, 0.0) * weight).sum() / weight.sum()
+    return reduce((jnp.where(weight > 0, values, 0.0) * weight).sum()) / reduce(weight.sum())
 
 
-def mean_loss(problem: Problem, state: State) -> Float[Array, ""]:
+def mean_loss(problem: Problem, state: State, reduce: Reduce = identity) -> Float[Array, ""]:
     """Average the loss over the training rows as things stand."""
-    return weighted_mean(
-        weighted_derivatives(problem.loss, state.score, problem.train.y, problem.train.weight)[0],
-        problem.train.weight,
-    )
+    rows = problem.train
+    value = weighted_derivatives(problem.loss, state.score, rows.y, rows.weight)[0]
+    return weighted_mean(value, rows.weight, reduce)
 
 
 def usable_columns(bins: Int[Array, "f n"], weight: Float[Array, " n"]) -> Bool[Array, " f"]:
@@ -157,11 +173,10 @@ def usable_columns(bins: Int[Array, "f n"], weight: Float[Array, " n"]) -> Bool[
     return as_array(host.min(axis=1) < host.max(axis=1))
 
 
-def _draw_rows(key: Array, weight: Float[Array, " n"], hyper: Hyper) -> Bool[Array, " n"]:
-    def some() -> Array:
-        return sample_rows(key, weight.size, hyper.subsample)
-
-    return jax.lax.cond(hyper.subsample < 1, some, lambda: jnp.ones(weight.shape, bool))
+def _draw_rows(key: Array, weight: Float[Array, " n"], hyper: Hyper, sample: SampleRows) -> Bool[Array, " n"]:
+    everyone = ~zeros_varying_like(weight, weight.shape, bool)
+    some = partial(sample, key, weight.size, hyper.subsample)
+    return jax.lax.cond(hyper.subsample < 1, some, lambda: everyone)
 
 
 def _grow(

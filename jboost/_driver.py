@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,8 +14,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
-from jboost._boosting import Problem, Round, State, is_finished, mean_loss, step
+from jboost import _sharding
+from jboost._boosting import Problem, Round, SampleRows, State, is_finished, mean_loss, step
+from jboost._sampling import sample_rows
 from jboost._tree import Tree
+from jboost._typing import Reduce, identity
 
 CAPACITY = 64  # rounds that one call can return
 CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl-C
@@ -63,6 +67,20 @@ def run_chunk(
     problem: Problem, state: State, n_rounds: int | Int[Array, ""]
 ) -> tuple[State, Round, Float[Array, ""], Array]:
     """Run up to `n_rounds` rounds; return them in the first places of `CAPACITY`, and the loss after them."""
+    mesh = _sharding.mesh_for(problem)
+    if mesh is None:
+        return _rounds(problem, state, n_rounds)
+    chunk = partial(_rounds, reduce=_sharding.reduce, sample=_sharding.sample)
+    return _sharding.over(mesh, chunk, problem, state)(problem, state, jnp.asarray(n_rounds))
+
+
+def _rounds(
+    problem: Problem,
+    state: State,
+    n_rounds: Any,
+    reduce: Reduce = identity,
+    sample: SampleRows = sample_rows,
+) -> tuple[State, Round, Float[Array, ""], Array]:
     first = state.round
 
     def goes_on(carry: tuple[State, Round]) -> Array:
@@ -70,12 +88,12 @@ def run_chunk(
 
     def one_more(carry: tuple[State, Round]) -> tuple[State, Round]:
         state, rounds = carry
-        new, result = step(problem, state)
+        new, result = step(problem, state, None, reduce, sample)
         place = state.round - first
         return new, jax.tree.map(lambda all_, one: all_.at[place].set(one), rounds, result)
 
     state, rounds = jax.lax.while_loop(goes_on, one_more, (state, _blank(problem, state, CAPACITY)))
-    return state, rounds, mean_loss(problem, state), is_finished(problem, state)
+    return state, rounds, mean_loss(problem, state, reduce), is_finished(problem, state)
 
 
 def _blank(problem: Problem, state: State, n: int) -> Round:

@@ -13,6 +13,7 @@ import logging
 import numbers
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,28 @@ def n_threads(n_jobs: int | None) -> int:
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0: give a number of threads, or -1 for all")
     return int(n_jobs) if n_jobs > 0 else max(joblib.cpu_count() + 1 + int(n_jobs), 1)
+
+
+def ask_for_devices(n_jobs: int | None) -> None:
+    """Without the C++ library, let JAX make the CPU devices that `n_jobs` asks for, or say once how to get them."""
+    wanted, found = n_threads(n_jobs), library()
+    if n_jobs is None or wanted == 1 or not isinstance(found, str):
+        return
+    try:
+        jax.config.update("jax_num_cpu_devices", wanted)
+    except RuntimeError:  # JAX has made its devices already
+        if len(jax.local_devices(backend="cpu")) < wanted:
+            _say_how_to_use_more_cores(found)
+
+
+@functools.cache
+def _say_how_to_use_more_cores(reason: str) -> None:
+    warnings.warn(
+        f"n_jobs: fits may run on fewer cores than asked for, as the C++ library is missing ({reason}). Install jboost "
+        "where there is a C++ compiler, or call jax.config.update('jax_num_cpu_devices', n) before anything else "
+        "uses JAX",
+        stacklevel=4,
+    )
 
 
 _limits: list[int] = []  # of the calls that are running

@@ -285,26 +285,24 @@ def _pad(problem: Problem) -> Problem:
     A user's metric may not look at weights: it gets the validation rows as they are.
     """
     train, valid = problem.train, problem.valid
-    bins = arrange_bins(train.bins, reusable_size(train.weight.size))
-    train = _pad_rows(train, bins)
+    n_rows = reusable_size(train.weight.size)
+    train = _pad_rows(train, n_rows, arrange_bins(train.bins, n_rows))
     if valid is not None and minds_weight(problem.metric):
-        valid = _pad_rows(
-            valid, as_array(pad_axis(np.asarray(valid.bins), reusable_size(valid.weight.size), 1))
-        )
+        n_rows = reusable_size(valid.weight.size)
+        valid = _pad_rows(valid, n_rows, as_array(pad_axis(np.asarray(valid.bins), n_rows, axis=1)))
     return dataclasses.replace(problem, train=train, valid=valid)
 
 
-def _pad_rows(rows: Rows, bins: Array) -> Rows:
+def _pad_rows(rows: Rows, n_rows: int, bins: Array) -> Rows:
     """Pad y and weight as the bins were, on the host, where a new shape costs no compilation."""
     weight = np.asarray(rows.weight)
-    filler = np.full(reusable_size(weight.size) - weight.size, np.argmax(weight > 0))
+    filler = np.full(n_rows - weight.size, np.argmax(weight > 0))
 
     def extend(array: Array) -> Array:
         host = np.asarray(array)
         return as_array(np.concatenate([host, host[filler]])) if filler.size else array
 
-    padded = np.append(weight, np.zeros(filler.size, weight.dtype))
-    return Rows(bins, jax.tree.map(extend, rows.y), as_array(padded))
+    return Rows(bins, jax.tree.map(extend, rows.y), as_array(pad_axis(weight, n_rows)))
 
 
 def _prepare(problem: Problem, init_model: Ensemble | None, traced: bool) -> Float[Array, " k"]:

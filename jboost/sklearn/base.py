@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from jboost._bins import BinEdges, Binned, bin_features
 from jboost._ensemble import Ensemble, predict, staged_predict, truncate
 from jboost._loss import Loss
-from jboost._native import at_most, n_threads
+from jboost._native import ask_for_devices, at_most, n_threads
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._training import History, fit
 from jboost.metrics import Metric
@@ -101,6 +101,7 @@ class Boosting(BaseEstimator):
         ValueError, TypeError
             For data or parameters that do not fit.
         """
+        ask_for_devices(self.n_jobs)
         previous = self.model_ if self.warm_start and hasattr(self, "model_") else None
         pairs = check_eval_set(eval_set, eval_sample_weight)
         stops = self._stops_early(bool(pairs))

@@ -60,7 +60,8 @@ class JBoostRegressor(RegressorMixin, Boosting):
         For sampling and for holding out rows. An int gives the same model each time.
     n_jobs : int, optional
         Threads of the C++ library; None and -1 mean all that the processor, its affinity and the quota of a container
-        allow, -2 all but one. Where it was not built, and for what XLA does itself, it has no effect.
+        allow, -2 all but one. What XLA does itself has threads of its own. Where the library was not built, a number
+        asks JAX for as many CPU devices, among which rows are divided, unless JAX has been used before.
     verbose : int, bool or None, default 0
         Whether to show a progress bar; None shows one on a terminal if the fit takes more than two seconds.
 
