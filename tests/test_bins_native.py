@@ -105,7 +105,7 @@ def test_several_threads_give_the_same(rng):
 @settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_any_values_and_edges(repeat: int, dtype: Any, data: st.DataObject) -> None:
-    width = np.dtype(dtype).itemsize * 8
+    width: Any = np.dtype(dtype).itemsize * 8
     numbers = st.floats(width=width) | st.sampled_from(SPECIAL).map(lambda v: float(dtype(v)))
     finite = st.floats(width=width, allow_nan=False).filter(lambda v: v < np.inf)
     row = np.sort(data.draw(hnp.arrays(dtype, st.integers(0, 12), elements=finite)))
