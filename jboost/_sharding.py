@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float
 
 from jboost import _native
-from jboost._boosting import Problem, Rows, State
+from jboost._boosting import Problem, State
 from jboost._loss import Quantile
 from jboost._sampling import sample_rows
 
@@ -50,11 +50,10 @@ def mesh_for(problem: Problem) -> Mesh | None:
 
 def over(mesh: Mesh, chunk: Callable[..., Any], problem: Problem, state: State) -> Callable[..., Any]:
     """Run a chunk of rounds, (problem, state, n_rounds) -> (state, ...), with the training rows divided."""
-    rows = Rows(P(None, AXIS), jax.tree.map(lambda _: P(AXIS), problem.train.y), P(AXIS))
+    of_rows = jax.tree.map(lambda _: P(AXIS), problem.train)
+    rows = dataclasses.replace(of_rows, bins=P(None, AXIS))
     of_problem = dataclasses.replace(jax.tree.map(lambda _: P(), problem), train=rows)
     of_state = dataclasses.replace(jax.tree.map(lambda _: P(), state), score=P(AXIS))
     return jax.shard_map(
         chunk, mesh=mesh, in_specs=(of_problem, of_state, P()), out_specs=(of_state, P(), P(), P())
     )
-
-

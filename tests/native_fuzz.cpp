@@ -61,9 +61,7 @@ void run(std::vector<Case>& cases, int64_t n_threads) {
                             }
                           },
                           draw(0, 1) ? 1 : 1000};
-  std::vector<jboost::Problem> batch;
-  for (Case& k : cases) batch.push_back(k.problem);
-  jboost::build_histograms(batch, pool);
+  for (Case& k : cases) jboost::build_histogram(k.problem, pool);
   for (const Case& k : cases)
     if (k.keeps_contract && k.out != k.expected) {
       const jboost::Problem& p = k.problem;

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from jboost import _native
-from jboost._histogram import build_histogram, joined, matmul, native, quantise, xla
+from jboost._fixed_point import quantise
+from jboost._histogram import build_histogram, joined, matmul, native, xla
 
 ROOT = Path(__file__).parent.parent
 INT32_MAX = 2**31 - 1
@@ -218,7 +219,8 @@ SEVERAL_DEVICES = """
 import jax, numpy as np
 from jax.sharding import PartitionSpec as P
 from jboost import _native
-from jboost._histogram import build_histogram, native_available, quantise
+from jboost._fixed_point import quantise
+from jboost._histogram import build_histogram, native_available
 assert len(jax.devices()) == 4
 rng = np.random.default_rng(0)
 bins = rng.integers(0, 64, (7, 4000)).astype(np.uint8)

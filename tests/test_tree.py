@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from jboost import Hyper, Spec
-from jboost._histogram import build_histogram, native, native_available, quantise, with_siblings, xla
+from jboost._fixed_point import quantise
+from jboost._histogram import with_siblings, xla
 from jboost._split import Rules
-from jboost._tree import Columns, Tree, grow_tree, leaf_index, tree_depth
-from jboost._typing import Layout, identity
+from jboost._tree import Columns, Tree, grow_by_level, grow_tree, leaf_index, native, tree_depth
+from jboost._typing import Layout
 
 N, DEPTH, N_CODES = 200, 3, 16
 LAYOUT = Layout(N_CODES, True, (3,), 10)
@@ -42,7 +43,7 @@ def grow(
     active: Any,
     spec: Spec,
     allowed: Any = EVERY_COLUMN,
-    twin: Any = build_histogram,
+    twin: Any = grow_tree,
     layout: Layout = LAYOUT,
 ) -> tuple[Tree, jax.Array]:
     return compiled_grow(bins, pairs, active, allowed, spec, twin, layout)
@@ -58,7 +59,8 @@ def compiled_grow(
     statistics = jnp.where(active[:, None], statistics, (1e6 * pairs).astype(jnp.int32))
     hyper = jax.tree.map(jnp.float32, Hyper(min_child_weight=3.0))
     columns = Columns(bins, allowed, layout)
-    return grow_tree(columns, statistics, active, Rules(hyper, 1 / scale, spec), twin, identity)
+    splits, leaf = twin(columns, statistics, active, Rules(hyper, 1 / scale, spec))
+    return splits if isinstance(splits, Tree) else Tree(*splits), leaf
 
 
 @pytest.fixture(params=POLICIES)
@@ -137,13 +139,25 @@ def test_inactive_rows_are_only_routed(spec):
     assert not np.array_equal(everyone.gain, tree.gain)  # they would have counted
 
 
-def test_plain_histograms_of_wider_codes_grow_the_same_tree(spec):
+def with_given_histograms(*arguments: Any) -> tuple[Tree, jax.Array]:
+    return grow_tree(*arguments, build_histogram=xla.scatter_in_blocks)
+
+
+@pytest.mark.parametrize("twin", ["by level", "native", "given histograms"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_every_twin_grows_the_same_tree(spec, twin, dtype):
+    if twin == "native":
+        require_native()
     codes, pairs, active = rows()
-    tree, leaf = grow(codes, pairs, active, spec)  # native where it was built
-    wider = codes.astype(np.uint16)
-    plain, leaf_of_plain = grow(wider, pairs, active, spec, twin=xla.scatter_in_blocks)
-    assert_same_tree(plain, tree)
-    np.testing.assert_array_equal(leaf_of_plain, leaf)
+    tree, leaf = grow(codes, pairs, active, spec)
+    twins = {
+        "by level": grow_by_level,
+        "native": native.grow_tree,
+        "given histograms": with_given_histograms,
+    }
+    other, other_leaf = grow(codes.astype(dtype), pairs, active, spec, twin=twins[twin])
+    assert_same_tree(other, tree)
+    np.testing.assert_array_equal(other_leaf, leaf)
 
 
 def test_without_gain_every_row_stays_left(spec):
@@ -179,16 +193,12 @@ def test_columns_are_those_allowed_at_their_level(spec):
 
 def require_native() -> None:
     """Skip without the library, since a compiler is optional; fail if JBOOST_REQUIRE_NATIVE=1 demands it."""
-    if not native_available():
+    if not native.is_available():
         say = pytest.fail if os.environ.get("JBOOST_REQUIRE_NATIVE") == "1" else pytest.skip
-        say("the native histogram was not tested: it is not available")
+        say("the native growth was not tested: it is not available")
 
 
-@pytest.mark.parametrize("name", ["xla", "native", "public"])
-def test_siblings_are_the_rest_of_their_parent(name, rng):
-    if name == "native":
-        require_native()
-    twin = {"xla": xla.with_siblings, "native": native.with_siblings, "public": with_siblings}[name]
+def test_siblings_are_the_rest_of_their_parent(rng):
     shape = (3, 5, 2, 4, 3)  # the first axis is a batch
     parent, built = rng.integers(-(2**30), 2**30, (2, *shape)).astype(np.int32)
     built //= 2
@@ -200,8 +210,8 @@ def test_siblings_are_the_rest_of_their_parent(name, rng):
         children[batch, :, :, 2 * node + side] = built[batch, :, :, node]
         other = parent[batch, :, :, node].astype(np.int64) - built[batch, :, :, node]
         children[batch, :, :, 2 * node + 1 - side] = other
-    found = jax.jit(jax.vmap(twin))(parent, built, right)
+    found = jax.jit(jax.vmap(with_siblings))(parent, built, right)
     assert found.dtype == jnp.int32
     np.testing.assert_array_equal(found, children)
-    np.testing.assert_array_equal(jax.jit(twin)(parent[0], built[0], right[0]), children[0])
+    np.testing.assert_array_equal(jax.jit(with_siblings)(parent[0], built[0], right[0]), children[0])
     np.testing.assert_array_equal(found.reshape(3, 5, 2, 4, 2, 3).sum(axis=4), parent)
