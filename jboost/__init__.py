@@ -1,6 +1,6 @@
 """Gradient-boosted trees as one compiled JAX program: any loss, on CPU, GPU or TPU."""
 
-from typing import TYPE_CHECKING, Any
+import typing
 
 from jboost import losses, metrics
 from jboost._bins import BinEdges, Binned, bin_features
@@ -12,7 +12,7 @@ from jboost._tree import Tree
 from jboost.io import load, save
 from jboost.metrics import Metric
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from jboost.sklearn import JBoostClassifier, JBoostRegressor
 
 __all__ = [
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> typing.Any:
     """Import the estimators when they are asked for: scikit-learn takes as long to import as JAX."""
     if name in ("JBoostClassifier", "JBoostRegressor"):
         from jboost import sklearn
