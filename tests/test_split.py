@@ -1,8 +1,7 @@
-"""Splits against a brute-force loop in float64, closed forms, and the twins of the search against each other."""
+"""Splits against a brute-force loop in float64, closed forms, and both ways to search against each other."""
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Any
 
@@ -12,8 +11,8 @@ import numpy as np
 import pytest
 from split_oracle import N_CODES, N_FEATURES, N_NODES, make_rules, naive_gain, naive_split, random_histogram
 
-from jboost import _native
-from jboost._split import Rules, Split, best_split, leaf_value, native, routing_table
+from jboost._split import Rules, Split, best_split, leaf_value, routing_table
+from jboost._split.formulas import sum_in_pairs
 from jboost._split.thresholds import Best, search, search_in_turn, totals
 from jboost._typing import WORD, Layout
 
@@ -79,49 +78,45 @@ def test_a_sorted_cut_is_the_best_of_all_subsets(missing):
             np.testing.assert_allclose(split.gain[node], best, rtol=1e-12)
 
 
-def require_native() -> None:
-    """Skip without the library, since a compiler is optional; fail if JBOOST_REQUIRE_NATIVE=1 demands it."""
-    if not native.is_available():
-        say = pytest.fail if os.environ.get("JBOOST_REQUIRE_NATIVE") == "1" else pytest.skip
-        say(f"the native search was not tested: {_native.why_unavailable(native.TARGET, native._is_right)}")
-
-
 @partial(jax.jit, static_argnames="missing")
 @partial(jax.vmap, in_axes=(0, 0, None))
-def three_twins(histogram: Any, rules: Rules, missing: bool) -> list[Best]:
+def both_searches(histogram: Any, rules: Rules, missing: bool) -> tuple[Best, Best]:
     absent = histogram[0] if missing else None
     lefts = jnp.cumsum(histogram[:-1], axis=0, dtype=histogram.dtype)
-    return [
-        search(lefts, absent, totals(histogram), rules),
-        search_in_turn(histogram, absent, totals(histogram), rules),
-        Best(*native.search_thresholds(histogram, rules, missing)),
-    ]
+    total = totals(histogram)
+    return search(lefts, absent, total, rules), search_in_turn(histogram, absent, total, rules)
 
 
 @pytest.mark.parametrize(("k", "missing"), [(1, True), (3, True), (1, False)])
 @pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
-def test_twins_of_the_search_agree(precision, policy, k, missing):
-    require_native()
+def test_all_at_once_and_one_after_the_other_find_the_same(precision, policy, k, missing):
     counts = k == 3
-    made = [
-        random_histogram(seed, k, counts, missing, f=37) for seed in range(5)
-    ]  # more than a block of columns
+    made = [random_histogram(seed, k, counts, missing, f=37) for seed in range(5)]
     samples = {"min_child_samples": 5} if counts else {}
     batch = [
         make_rules(scale, grow_policy=policy, reg_lambda=float(i), gamma=0.3 * i, reg_alpha=i / 2, **samples)
         for i, (_, scale) in enumerate(made)
     ]
     rules = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batch)
-    at_once, in_turn, in_cpp = three_twins(jnp.stack([h for h, _ in made]), rules, missing)
-    assert in_cpp.gain.dtype == precision
-    assert in_cpp.gain.shape == (5, 1 if policy == "symmetric" else N_NODES, 37)
-    assert (np.asarray(in_cpp.gain) > 0).mean() > 0.5
-    for other in (at_once, in_turn):
-        if policy == "depthwise":
-            np.testing.assert_array_equal(other.gain, in_cpp.gain)
-        np.testing.assert_allclose(other.gain, in_cpp.gain, rtol=8 * np.finfo(precision).eps)
-        gains = np.asarray(in_cpp.gain) > 0  # elsewhere the candidate means nothing
-        np.testing.assert_array_equal(np.asarray(other.candidate)[gains], np.asarray(in_cpp.candidate)[gains])
+    at_once, in_turn = both_searches(jnp.stack([h for h, _ in made]), rules, missing)
+    assert in_turn.gain.dtype == precision
+    assert in_turn.gain.shape == (5, 1 if policy == "symmetric" else N_NODES, 37)
+    gains = np.asarray(in_turn.gain) > 0  # elsewhere the candidate means nothing
+    assert gains.mean() > 0.5
+    np.testing.assert_array_equal(at_once.gain, in_turn.gain)
+    np.testing.assert_array_equal(np.asarray(at_once.candidate)[gains], np.asarray(in_turn.candidate)[gains])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6, 7, 64, 100])
+def test_sums_in_pairs_add_neighbours_first(n, rng):
+    def by_halves(values: np.ndarray) -> np.ndarray:
+        if len(values) == 1:
+            return values[0]
+        left = 1 << (len(values) - 1).bit_length() - 1  # the largest power of two below
+        return by_halves(values[:left]) + by_halves(values[left:])
+
+    values = rng.normal(size=(n, 3)).astype(np.float32)
+    np.testing.assert_array_equal(jax.jit(sum_in_pairs)(values), by_halves(values))
 
 
 def one_node(codes: Any, g: Any, h: Any) -> jax.Array:

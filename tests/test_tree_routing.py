@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from jboost._tree import gather_codes, select_codes
+from jboost._tree.levels import gather_codes, select_codes
 
 
 @pytest.fixture(params=[gather_codes, select_codes], ids=["gather", "select"])

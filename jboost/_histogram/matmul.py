@@ -58,7 +58,7 @@ def matmul_in_blocks(bins, slot, values, n_slots, n_codes):
             preferred_element_type=jnp.int32,
         )
 
-    sums = zeros_varying_like(slot, (n_features, n_codes, n_columns))
+    sums = zeros_varying_like(slot, (n_features, n_codes, n_columns), jnp.int32)
     sums = lax.fori_loop(0, -(-n // block), add_block, sums)
     sums = sums.reshape(n_features, n_codes, DIGITS, n_statistics, n_slots)
     return from_digits(sums.transpose(2, 1, 3, 4, 0))
