@@ -245,12 +245,6 @@ def test_several_devices(kind):
     assert found == kind
 
 
-@pytest.mark.slow
-def test_kernel_under_sanitizers(tmp_path):
-    """Random shapes, codes beyond the contract, threads that start late or never."""
-    native_library.run_fuzzer("fuzz_histogram", tmp_path, "address,undefined")
-
-
 def test_refuses_what_int32_cannot_count():
     bins = jax.ShapeDtypeStruct((1000, 10), jnp.uint16)
     slot, values = jax.ShapeDtypeStruct((10,), jnp.int32), jax.ShapeDtypeStruct((10, 2), jnp.int32)
