@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import native_library
 import numpy as np
 import pytest
 
-from jboost import _native
 from jboost._fixed_point import quantise
 from jboost._histogram import build_histogram, joined, matmul, native, xla
 
-ROOT = Path(__file__).parent.parent
 INT32_MAX = 2**31 - 1
 
 
@@ -45,18 +38,10 @@ def fast_naive_histogram(bins, slot, values, n_slots, n_codes):
     return out.astype(np.int32)
 
 
-def require_native():
-    """Skip without the library, since a compiler is optional; fail if JBOOST_REQUIRE_NATIVE=1 demands it."""
-    reason = _native.why_unavailable(native.TARGET, native.is_right)
-    if reason is not None:
-        say = pytest.fail if os.environ.get("JBOOST_REQUIRE_NATIVE") == "1" else pytest.skip
-        say(f"the native histogram was not tested: {reason}")
-
-
 @pytest.fixture(params=["xla-blocks", "xla-copies", "joined", "in-pairs", "matmul", "native", "public"])
 def twin(request):
     if request.param == "native":
-        require_native()
+        native_library.require(native.is_available)
     functions = {
         "xla-blocks": xla.scatter_in_blocks,
         "xla-copies": xla.scatter_into_copies,
@@ -201,7 +186,7 @@ def test_inside_grad_and_scan(twin, rng):
 
 
 def test_gives_the_same_to_several_python_threads(rng):
-    require_native()
+    native_library.require(native.is_available)
     cases = [make_case(rng, n, 28, 3, 64, 2) for n in (20_000, 30_000, 501, 40_000)]
     expected = [fast_naive_histogram(*case, 3, 64) for case in cases]
 
@@ -218,7 +203,6 @@ def test_gives_the_same_to_several_python_threads(rng):
 SEVERAL_DEVICES = """
 import jax, numpy as np
 from jax.sharding import PartitionSpec as P
-from jboost import _native
 from jboost._fixed_point import quantise
 from jboost._histogram import build_histogram, native_available
 assert len(jax.devices()) == 4
@@ -252,32 +236,13 @@ print("native" if native_available() else "plain")
 def test_several_devices(kind):
     """Sharded over four CPU devices: the same bits as on one, and JBOOST_NATIVE=0 is obeyed."""
     if kind == "native":
-        require_native()
-    environment = os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "JBOOST_NATIVE": "0" if kind == "plain" else "1",
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-c", SEVERAL_DEVICES]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == kind
-
-
-@pytest.mark.slow
-def test_kernel_under_sanitizers(tmp_path):
-    """Random shapes, codes beyond the contract, threads that start late or never."""
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
-    if compiler is None:
-        pytest.skip("the C++ kernel was not fuzzed: no compiler found")
-    program = tmp_path / "fuzz"
-    options = ["-std=c++17", "-O1", "-pthread", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    folder = ROOT / "jboost" / "_histogram"
-    command = [compiler, *options, f"-I{folder}", str(ROOT / "tests" / "native_fuzz.cpp"), "-o", str(program)]
-    subprocess.run(command, check=True)
-    done = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stdout + done.stderr
+        native_library.require(native.is_available)
+    found = native_library.run_script(
+        SEVERAL_DEVICES,
+        XLA_FLAGS="--xla_force_host_platform_device_count=4",
+        JBOOST_NATIVE="0" if kind == "plain" else "1",
+    )
+    assert found == kind
 
 
 def test_refuses_what_int32_cannot_count():
@@ -302,89 +267,3 @@ def test_refuses_other_types(name, dtype):
     arrays[name] = arrays[name].astype(dtype)
     with pytest.raises(TypeError, match=f"{name} must have dtype .*, got {np.dtype(dtype).name}"):
         build_histogram(**arrays, n_slots=1, n_codes=16)
-
-
-# ---------------------------------------------------------------------------------------------- fixed point
-
-
-def exact_scale(column):
-    """2**floor(log2(2**30 / sum |v|)) in rational numbers."""
-    total = sum(abs(Fraction(float(v))) for v in column)
-    exponent = 200
-    while Fraction(2) ** exponent * total > 2**30:
-        exponent -= 1
-    return 2.0 ** min(max(exponent, -126), 126) if total else 1.0
-
-
-def columns_to_quantise(rng, dtype):
-    n = 1000
-    just_over = np.full(n, 2.0**-10)
-    just_over[:24] *= 2
-    just_over[0] = np.nextafter(np.float32(just_over[0]), np.float32(1))  # the sum is 1 and a bit
-    columns = {
-        "normal": rng.normal(size=n),
-        "heavy tails": rng.standard_cauchy(n) ** 3,
-        "one giant": np.r_[1e30, np.full(n - 1, 1e-3)],
-        "all zero": np.zeros(n),
-        "a power of two": np.r_[np.full(512, 2.0**-7), np.zeros(n - 512)],
-        "just over it": just_over,
-        "tiny": rng.normal(size=n) * 1e-34,
-        "subnormal": np.full(n, 1e-40),
-        "huge": np.full(n, 3e38),
-        "negative": -rng.random(n),
-    }
-    return {name: column.astype(dtype) for name, column in columns.items()}
-
-
-def test_quantise_gives_the_stated_scale(precision, rng):
-    columns = columns_to_quantise(rng, precision)
-    values = np.stack(list(columns.values()), axis=1)
-    integers, scale = jax.jit(quantise)(values)
-    assert integers.dtype == jnp.int32
-    assert scale.dtype == precision
-    integers, scale = np.asarray(integers).astype(np.int64), np.asarray(scale, np.float64)
-    for j, (name, column) in enumerate(columns.items()):
-        assert np.frexp(scale[j])[0] == 0.5, name  # an exact power of two
-        assert np.abs(integers[:, j]).sum() <= 2**30 + len(column) / 2, name
-        if name != "subnormal":  # some machines flush them to zero
-            assert scale[j] == exact_scale(column), name
-            error = np.abs(integers[:, j] - column.astype(np.float64) * scale[j])
-            assert error.max() <= 0.5, name
-
-
-def test_quantise_loses_little(rng):
-    values = rng.normal(size=(5000, 2)).astype(np.float32)
-    integers, scale = jax.jit(quantise)(values)
-    np.testing.assert_allclose(integers / scale[None], values, atol=5000 / 2**30 * 2)
-
-
-def test_quantise_shows_bad_values_and_spares_other_columns(precision):
-    values = np.array([[1, np.nan, np.inf, 3], [2, 1, 1, -np.inf]], precision).T
-    integers, scale = jax.jit(quantise)(values)
-    np.testing.assert_array_equal(scale, [np.nan, np.nan])
-    np.testing.assert_array_equal(integers, 0)
-    integers, scale = jax.jit(quantise)(np.where(np.arange(2) == 1, 0.5, values))
-    np.testing.assert_array_equal(scale, [np.nan, 2.0**29])
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_quantise_is_the_same_for_rows_in_parts(seed):
-    """A float sum in another order could fall on the other side of a power of two."""
-    rng = np.random.default_rng(seed)
-    n, near_power = 4 * 40_000, np.full((4 * 40_000, 3), 1.0, np.float32)  # more than one block in each part
-    values = near_power * rng.permutation(np.linspace(0.1, 1.9, n)).astype(np.float32)[:, None]
-    values[:, 1] *= np.float32(2**18 / n)
-    values[:, 2] = rng.standard_cauchy(n)
-    whole, scale = jax.jit(quantise)(values)
-    over_parts = jax.vmap(partial(quantise, reduce=lambda x: jax.lax.psum(x, "part")), axis_name="part")
-    parts, scales = jax.jit(over_parts)(values.reshape(4, -1, 3))
-    np.testing.assert_array_equal(parts.reshape(n, 3), whole)
-    np.testing.assert_array_equal(scales, np.tile(scale, (4, 1)))
-    exact = np.abs(values.astype(np.float64)).sum(axis=0)
-    np.testing.assert_array_equal(scale, 2.0 ** np.floor(np.log2(2**30 / exact)))
-
-
-def test_quantise_has_no_derivative():
-    values = jnp.array([[1.0], [2.0]])
-    slope = jax.jit(jax.grad(lambda x: jnp.sum(quantise(x)[0] * x)))(values)
-    np.testing.assert_array_equal(slope, np.array(values) * 2**28)

@@ -1,13 +1,13 @@
-"""How trees grow and route rows: leaves, siblings, inactive rows, the order of rows, and twins that agree."""
+"""How trees grow and route rows, level by level and in C++: leaves, siblings, inactive rows, the order of rows."""
 
 from __future__ import annotations
 
 import functools
-import os
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import native_library
 import numpy as np
 import pytest
 
@@ -37,16 +37,17 @@ def rows() -> tuple[Any, ...]:
     return codes.astype(np.uint8), pairs.astype(np.float32), rng.random(N) < 0.8
 
 
-def grow(
-    bins: Any,
-    pairs: Any,
-    active: Any,
-    spec: Spec,
-    allowed: Any = EVERY_COLUMN,
-    twin: Any = grow_tree,
-    layout: Layout = LAYOUT,
-) -> tuple[Tree, jax.Array]:
-    return compiled_grow(bins, pairs, active, allowed, spec, twin, layout)
+@pytest.fixture(params=["by level", "native", "public"])
+def grow(request):
+    """Give each way to grow a tree: (codes, pairs, active, spec, allowed, layout) -> (tree, leaf)."""
+    if request.param == "native":
+        native_library.require(native.is_available)
+    twin = {"by level": grow_by_level, "native": native.grow_tree, "public": grow_tree}[request.param]
+
+    def call(codes: Any, pairs: Any, active: Any, spec: Spec, allowed: Any = EVERY_COLUMN, layout: Layout = LAYOUT):
+        return compiled_grow(codes, pairs, active, allowed, spec, twin, layout)
+
+    return call
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5, 6))
@@ -58,9 +59,8 @@ def compiled_grow(
     # Inactive rows keep some statistics: it is the tree that must not count them.
     statistics = jnp.where(active[:, None], statistics, (1e6 * pairs).astype(jnp.int32))
     hyper = jax.tree.map(jnp.float32, Hyper(min_child_weight=3.0))
-    columns = Columns(bins, allowed, layout)
-    splits, leaf = twin(columns, statistics, active, Rules(hyper, 1 / scale, spec))
-    return splits if isinstance(splits, Tree) else Tree(*splits), leaf
+    tree, leaf = twin(Columns(bins, allowed, layout), statistics, active, Rules(hyper, 1 / scale, spec))
+    return tree if isinstance(tree, Tree) else Tree(*tree), leaf
 
 
 @pytest.fixture(params=POLICIES)
@@ -91,7 +91,7 @@ def naive_leaf(tree: Tree, codes: np.ndarray, symmetric: bool) -> np.ndarray:
     return np.array(leaves)
 
 
-def test_growing_and_finding_give_the_same_leaf(spec):
+def test_growing_and_finding_give_the_same_leaf(grow, spec):
     codes, pairs, active = rows()
     tree, leaf = grow(codes, pairs, active, spec)
     assert tree.feature.shape == (spec.n_splits,)
@@ -102,7 +102,7 @@ def test_growing_and_finding_give_the_same_leaf(spec):
     assert {3} < set(np.unique(tree.feature).tolist())  # categories and numbers
 
 
-def test_the_gains_are_those_of_the_leaves(spec):
+def test_the_gains_are_those_of_the_leaves(grow, spec):
     # The gains of all splits add up to what the tree gains: half the scores of its leaves less that of the root.
     codes, pairs, active = rows()
     tree, leaf = grow(codes, pairs, active, spec)
@@ -118,7 +118,7 @@ def test_the_gains_are_those_of_the_leaves(spec):
         assert np.all((h >= 3) | (h == 0))
 
 
-def test_the_order_of_rows_does_not_matter(spec, rng):
+def test_the_order_of_rows_does_not_matter(grow, spec, rng):
     codes, pairs, active = rows()
     order = rng.permutation(N)
     tree, leaf = grow(codes, pairs, active, spec)
@@ -127,7 +127,7 @@ def test_the_order_of_rows_does_not_matter(spec, rng):
     np.testing.assert_array_equal(leaf_of_shuffled, np.asarray(leaf)[order])
 
 
-def test_inactive_rows_are_only_routed(spec):
+def test_inactive_rows_are_only_routed(grow, spec):
     codes, pairs, active = rows()
     tree, _ = grow(codes, pairs, active, spec)
     other_pairs = np.where(active[:, None], pairs, 7 - 3 * pairs)
@@ -139,28 +139,16 @@ def test_inactive_rows_are_only_routed(spec):
     assert not np.array_equal(everyone.gain, tree.gain)  # they would have counted
 
 
-def with_given_histograms(*arguments: Any) -> tuple[Tree, jax.Array]:
-    return grow_tree(*arguments, build_histogram=xla.scatter_in_blocks)
-
-
-@pytest.mark.parametrize("twin", ["by level", "native", "given histograms"])
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_every_twin_grows_the_same_tree(spec, twin, dtype):
-    if twin == "native":
-        require_native()
+def test_given_histograms_and_wider_codes_grow_the_same_tree(spec):
     codes, pairs, active = rows()
-    tree, leaf = grow(codes, pairs, active, spec)
-    twins = {
-        "by level": grow_by_level,
-        "native": native.grow_tree,
-        "given histograms": with_given_histograms,
-    }
-    other, other_leaf = grow(codes.astype(dtype), pairs, active, spec, twin=twins[twin])
-    assert_same_tree(other, tree)
-    np.testing.assert_array_equal(other_leaf, leaf)
+    tree, leaf = compiled_grow(codes, pairs, active, EVERY_COLUMN, spec, grow_tree, LAYOUT)
+    wider, plain = codes.astype(np.uint16), functools.partial(grow_tree, build_histogram=xla.scatter_in_blocks)
+    by_level, leaf_by_level = compiled_grow(wider, pairs, active, EVERY_COLUMN, spec, plain, LAYOUT)
+    assert_same_tree(by_level, tree)
+    np.testing.assert_array_equal(leaf_by_level, leaf)
 
 
-def test_without_gain_every_row_stays_left(spec):
+def test_without_gain_every_row_stays_left(grow, spec):
     codes, pairs, active = rows()
     tree, leaf = grow(codes, np.zeros_like(pairs), active, spec)
     assert np.all(tree.threshold == N_CODES)
@@ -168,7 +156,7 @@ def test_without_gain_every_row_stays_left(spec):
     assert not np.any(leaf)
 
 
-def test_a_known_tree_is_recovered():
+def test_a_known_tree_is_recovered(grow):
     # The right answer depends on column 1 above 5 and, there alone, on column 0 above 8.
     codes = np.array([[i % 11 + 1 for i in range(N)], [i // 11 % 11 + 1 for i in range(N)]], np.uint8)
     target = np.where(codes[1] > 5, np.where(codes[0] > 8, 6.0, 2.0), -5.0)
@@ -182,7 +170,7 @@ def test_a_known_tree_is_recovered():
     assert tree.categories_right.shape == (3, 0)
 
 
-def test_columns_are_those_allowed_at_their_level(spec):
+def test_columns_are_those_allowed_at_their_level(grow, spec):
     codes, pairs, active = rows()
     allowed = np.eye(4, dtype=bool)[[1, 3, 0]]
     tree, _ = grow(codes, pairs, active, spec, allowed)
@@ -191,18 +179,9 @@ def test_columns_are_those_allowed_at_their_level(spec):
     np.testing.assert_array_equal(tree.feature, np.repeat([1, 3, 0], sizes))
 
 
-def require_native() -> None:
-    """Skip without the library, since a compiler is optional; fail if JBOOST_REQUIRE_NATIVE=1 demands it."""
-    if not native.is_available():
-        say = pytest.fail if os.environ.get("JBOOST_REQUIRE_NATIVE") == "1" else pytest.skip
-        say("the native growth was not tested: it is not available")
-
-
 def test_siblings_are_the_rest_of_their_parent(rng):
     shape = (3, 5, 2, 4, 3)  # the first axis is a batch
-    parent, built = rng.integers(-(2**30), 2**30, (2, *shape)).astype(np.int32)
-    built //= 2
-    parent //= 2
+    parent, built = rng.integers(-(2**29), 2**29, (2, *shape)).astype(np.int32)
     right = rng.random((3, 4)) < 0.5
     children = np.empty((3, 5, 2, 8, 3), np.int64)
     for batch, node in np.ndindex(3, 4):

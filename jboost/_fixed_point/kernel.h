@@ -25,9 +25,13 @@ struct Columns {
 
 namespace internal {
 
-constexpr int kBits = 30, kMaxExponent = 126;
+constexpr int kBits = 30;
 constexpr int64_t kBlock = 4096;  // rows
 constexpr int64_t kWidth = 16;    // values that are worked on together, if the columns divide them
+
+// The largest e for which 2^e and 2^-e are both normal.
+template <typename T>
+constexpr int max_power = std::numeric_limits<T>::max_exponent - 2;
 
 template <typename T>
 using Word = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
@@ -227,8 +231,8 @@ class FixedPoint {
     factor_.assign(width_, 0);
     for (int64_t column = 0; column < c; ++column) {
       const int biased = static_cast<int>(largest[column] >> (std::numeric_limits<T>::digits - 1));
-      const int exponent = std::max(biased - (max_exponent - 2), -internal::kMaxExponent);
-      shift[column] = std::min(internal::kBits - exponent, internal::kMaxExponent);
+      const int exponent = std::max(biased - (max_exponent - 2), -internal::max_power<T>);
+      shift[column] = std::min(internal::kBits - exponent, internal::max_power<T>);
       if (exponent <= max_exponent) set_factor(column, shift[column]);
     }
     const auto sums = by_column<int64_t>(
@@ -243,8 +247,7 @@ class FixedPoint {
       int ceil_log2 = 0;
       while (int64_t{1} << ceil_log2 < sums[column]) ++ceil_log2;
       const int exponent = internal::kBits - ceil_log2 + shift[column];
-      set_factor(column, sums[column] == 0 ? 0
-                                           : std::clamp(exponent, -internal::kMaxExponent, internal::kMaxExponent));
+      set_factor(column, sums[column] == 0 ? 0 : std::clamp(exponent, -internal::max_power<T>, internal::max_power<T>));
     }
   }
   void set_factor(int64_t column, int exponent) {

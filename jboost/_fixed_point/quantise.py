@@ -11,7 +11,6 @@ from jboost._fixed_point import native
 from jboost._native import by_platform
 from jboost._typing import FIXED_POINT_BITS, Reduce, identity
 
-_MAX_EXPONENT = 126  # 2**126 and 2**-126 are normal float32 numbers
 _LIMB = 15  # bits of a limb: 2**15 rows of them sum in 30 bits
 _LIMB_MASK = 2**_LIMB - 1
 
@@ -38,8 +37,9 @@ def quantise(
     integers
         int32 [n, c], nearest to value * scale.
     scale
-        [c] in the dtype of values, exact powers of two between 2**-126 and 2**126; 1 where all values are 0;
-        NaN where a value is NaN or infinite (the integers are then 0), so that integer / scale shows it.
+        [c] in the dtype of values, exact powers of two between 2**-126 and 2**126 (1022 for float64); 1 where
+        all values are 0; NaN where a value is NaN or infinite (the integers are then 0), so that integer / scale
+        shows it.
 
     Examples
     --------
@@ -61,12 +61,13 @@ def quantise_on_devices(
 ) -> tuple[Int32[Array, "n c"], Float[Array, " c"]]:
     """Do so in plain JAX."""
     exponent, is_finite = _largest_exponent(values, reduce)
+    limit = _max_exponent(values.dtype)
     values = jnp.where(is_finite[None], values, 0)
     # First in units of 2**-30 of the largest value, to sum the magnitudes without rounding to floats.
-    shift = jnp.minimum(FIXED_POINT_BITS - exponent, _MAX_EXPONENT)
+    shift = jnp.minimum(FIXED_POINT_BITS - exponent, limit)
     magnitude = jnp.abs(values) * power_of_two(shift, values.dtype)[None]
     log2_of_sum = _ceil_log2_of_sum(jnp.round(magnitude).astype(jnp.uint32), reduce)
-    scale_exponent = jnp.clip(FIXED_POINT_BITS - log2_of_sum + shift, -_MAX_EXPONENT, _MAX_EXPONENT)
+    scale_exponent = jnp.clip(FIXED_POINT_BITS - log2_of_sum + shift, -limit, limit)
     scale = power_of_two(jnp.where(log2_of_sum < 0, 0, scale_exponent), values.dtype)
     integers = jnp.round(values * scale[None]).astype(jnp.int32)
     return integers, jnp.where(is_finite, scale, jnp.nan)
@@ -82,16 +83,22 @@ def power_of_two(exponent, dtype):
     return jnp.ldexp(jnp.ones((), dtype), exponent)
 
 
-def _largest_exponent(values, reduce):
-    """Return e >= -126 with every |value| < 2**e, and whether all are finite, per column over all devices.
+def _max_exponent(dtype):
+    """Return the largest e for which 2**e and 2**-e are both normal: 126, or 1022 for float64."""
+    return int(jnp.finfo(dtype).maxexp) - 2
 
-    A sum is the only reduction across devices, so each device raises a hand at its own exponent.
+
+def _largest_exponent(values, reduce):
+    """Return e with every |value| < 2**e, and whether all are finite, per column over all devices.
+
+    It is no less than -126, or -1022 for float64. A sum is the only reduction across devices, so each device
+    raises a hand at its own exponent.
     """
     info = jnp.finfo(values.dtype)
     # Bits of non-negative floats are ordered like the floats, NaN last; integers are faster to compare.
     bits = lax.bitcast_convert_type(jnp.abs(values), jnp.dtype(f"int{info.bits}"))
     biased = (jnp.max(bits, axis=0, initial=0) >> info.nmant).astype(jnp.int32)
-    lowest, not_finite = -_MAX_EXPONENT, info.maxexp + 1
+    lowest, not_finite = -_max_exponent(values.dtype), info.maxexp + 1
     exponent = jnp.maximum(biased - (info.maxexp - 2), lowest)
     hands = reduce(jax.nn.one_hot(exponent - lowest, not_finite - lowest + 1, dtype=jnp.int32))
     exponent = not_finite - jnp.argmax(hands[:, ::-1] > 0, axis=1).astype(jnp.int32)

@@ -1,0 +1,205 @@
+// Random trees of _tree/grow.h: the same for every number of threads, leaves that are those of the splits, and
+// nothing but that for codes beyond the last. By hand, in the folder of the tests:
+// g++ -std=c++17 -ffp-contract=off -pthread -I ../jboost fuzz_tree.cpp && ./a.out
+
+#include "_tree/grow.h"
+
+#include "fuzz.h"
+
+namespace {
+
+struct Shape {
+  int64_t n, f, width, k, n_codes, depth;
+  bool wide, symmetric, has_missing, counts, keeps_contract;
+
+  int64_t groups() const { return (f + width - 1) / width; }
+  int64_t c() const { return 2 * k + counts; }
+  int64_t slots() const { return symmetric ? depth : (int64_t{1} << depth) - 1; }
+};
+
+Shape draw_shape(bool many_rows) {
+  Shape s{};
+  s.n = many_rows ? draw(5000, 40000) : draw(1, draw(0, 1) ? 40 : 700);
+  s.f = draw(1, many_rows ? 10 : 20);
+  s.width = draw(1, jboost::kGroup);
+  s.k = draw(0, 2) ? 1 : draw(2, 9);
+  s.wide = draw(0, 2) == 0;
+  s.n_codes = draw(0, 2) ? draw(2, 40) : draw(2, s.wide ? 700 : 256);
+  s.depth = draw(1, many_rows ? 6 : 8);
+  s.symmetric = draw(0, 1);
+  s.has_missing = draw(0, 1);
+  s.counts = draw(0, 2) == 0;
+  s.keeps_contract = draw(0, 4) > 0;
+  return s;
+}
+
+// What grows a tree, and what it must not step out of.
+template <typename T>
+struct Case {
+  Shape s;
+  Array<uint8_t> narrow;
+  Array<uint16_t> wide;
+  Array<int32_t> statistics, categorical;
+  Array<bool> active, allowed;
+  Array<T> scale;
+  jboost::Growth<T> growth{};
+
+  explicit Case(const Shape& shape)
+      : s(shape), narrow(s.wide ? 0 : s.groups() * s.n * s.width), wide(s.wide ? s.groups() * s.n * s.width : 0),
+        statistics(s.n * s.c()), categorical(draw(0, s.f / 2)), active(s.n), allowed(s.depth * s.f), scale(s.c(), 1) {
+    const int64_t share = draw(0, 4);
+    for (int64_t i = 0; i < s.n; ++i) active[i] = share == 0 || draw(0, 9) < 2 * share;
+    for (int64_t i = 0; i < allowed.size; ++i) allowed[i] = draw(0, 4) > 0;
+    for (int64_t i = 0; i < categorical.size; ++i) categorical[i] = static_cast<int32_t>(2 * i);
+    for (int64_t i = 0; i < 2 * s.k; ++i) scale[i] = std::ldexp(T{1}, static_cast<int>(draw(-30, 3)));
+    fill_statistics();
+    fill_codes();
+    growth.grouped = {s.wide ? static_cast<const void*>(wide.get()) : narrow.get(), s.wide, s.n, s.f, s.width};
+    growth.statistics = statistics.get();
+    growth.active = active.get();
+    growth.allowed = allowed.get();
+    growth.rules = {T(draw(0, 3)), T(0.5 * draw(0, 1)), T(0.25 * draw(0, 1)), T(draw(0, 2)), scale.get(), s.k,
+                    static_cast<int32_t>(s.counts ? draw(2, 20) : 0), s.has_missing};
+    growth.cat_smooth = T(draw(0, 10));
+    growth.categorical = categorical.get();
+    growth.n_categorical = categorical.size;
+    growth.n_category_codes = categorical.size ? category_codes() : 0;
+    growth.max_cat_to_onehot = draw(0, 8);
+    growth.n_codes = s.n_codes;
+    growth.depth = s.depth;
+    growth.symmetric = s.symmetric;
+    growth.n_set_words = categorical.size ? (s.n_codes + 31) / 32 : 0;
+  }
+  int64_t category_codes() const { return std::min<int64_t>(s.n_codes, 20); }
+  int64_t place(int64_t feature, int64_t row) const {
+    return (feature / s.width * s.n + row) * s.width + feature % s.width;
+  }
+  int64_t code(int64_t feature, int64_t row) const {
+    return s.wide ? wide[place(feature, row)] : narrow[place(feature, row)];
+  }
+  bool is_categorical(int64_t feature) const { return feature % 2 == 0 && feature / 2 < categorical.size; }
+
+  void fill_statistics() {
+    // Codes beyond the last may be counted twice: small numbers keep such sums inside of an int32.
+    const int64_t limit = (int64_t{1} << (s.keeps_contract ? 30 : 20)) / s.n;
+    const bool anything = draw(0, 9) > 0;
+    for (int64_t i = 0; i < s.n; ++i)
+      for (int64_t j = 0; j < s.c(); ++j) {
+        const bool is_count = j == 2 * s.k, is_g = j % 2 == 0;
+        const int64_t value = is_count ? 1 : !anything ? 0 : is_g ? draw(-limit, limit) : draw(0, limit);
+        const int64_t ignored = draw(INT32_MIN, INT32_MAX);
+        statistics[i * s.c() + j] = static_cast<int32_t>(active[i] ? value : ignored);
+      }
+  }
+  void fill_codes() {
+    for (int64_t feature = 0; feature < s.groups() * s.width; ++feature) {
+      const int64_t first = s.has_missing ? 0 : 1, n_codes = is_categorical(feature) ? category_codes() : s.n_codes;
+      const int64_t most = s.keeps_contract ? std::max(first, n_codes - 1) : s.wide ? 65535 : 255;
+      const int64_t spread = draw(0, 2) ? most : std::min(most, first + draw(0, 3));
+      for (int64_t row = 0; row < s.n; ++row) {
+        const int64_t code = feature < s.f ? draw(first, spread) : 0;
+        if (s.wide)
+          wide[place(feature, row)] = static_cast<uint16_t>(code);
+        else
+          narrow[place(feature, row)] = static_cast<uint8_t>(code);
+      }
+    }
+  }
+};
+
+template <typename T>
+struct Result {
+  Array<int32_t> feature, threshold, leaf;
+  Array<bool> missing_right;
+  Array<uint32_t> sets;
+  Array<T> gain;
+
+  explicit Result(const Case<T>& k)
+      : feature(k.s.slots(), -1), threshold(k.s.slots(), -1), leaf(k.s.n, -1), missing_right(k.s.slots()),
+        sets(k.s.slots() * k.growth.n_set_words), gain(k.s.slots(), -1) {}
+  bool operator==(const Result& other) const {
+    return feature == other.feature && threshold == other.threshold && leaf == other.leaf &&
+           missing_right == other.missing_right && sets == other.sets && gain == other.gain;
+  }
+};
+
+template <typename T>
+Result<T> grow(const Case<T>& k, int64_t n_threads) {
+  Result<T> result(k);
+  jboost::Growth<T> growth = k.growth;
+  growth.feature = result.feature.get();
+  growth.threshold = result.threshold.get();
+  growth.missing_right = result.missing_right.get();
+  growth.categories_right = result.sets.get();
+  growth.gain = result.gain.get();
+  growth.leaf = result.leaf.get();
+  with_pool(n_threads, [&](const jboost::Pool& pool) { jboost::grow_tree(growth, pool); });
+  return result;
+}
+
+// The leaf of a row by the arrays as they are documented.
+template <typename T>
+int64_t leaf_of(const Case<T>& k, const Result<T>& tree, int64_t row) {
+  int64_t node = 0;
+  for (int64_t level = 0; level < k.s.depth; ++level) {
+    const int64_t slot = k.s.symmetric ? level : (int64_t{1} << level) - 1 + node;
+    const int64_t feature = tree.feature[slot], code = k.code(feature, row), words = k.growth.n_set_words;
+    bool right = code > tree.threshold[slot];
+    if (k.is_categorical(feature) && tree.threshold[slot] < k.s.n_codes)
+      right = tree.sets[slot * words + code / 32] >> (code % 32) & 1;
+    if (code == 0) right = tree.missing_right[slot];
+    node = 2 * node + right;
+  }
+  return node;
+}
+
+// Whether some split of a node leaves a child fewer rows than it must hold.
+template <typename T>
+bool starves_a_child(const Case<T>& k, const Result<T>& tree) {
+  for (int64_t level = 0; level < k.s.depth; ++level) {
+    std::vector<int64_t> count(int64_t{2} << level);
+    for (int64_t row = 0; row < k.s.n; ++row) count[tree.leaf[row] >> (k.s.depth - level - 1)] += k.active[row];
+    for (int64_t node = 0; node < int64_t{1} << level; ++node)
+      if (tree.threshold[(int64_t{1} << level) - 1 + node] < k.s.n_codes &&
+          std::min(count[2 * node], count[2 * node + 1]) < k.growth.rules.min_child_samples)
+        return true;
+  }
+  return false;
+}
+
+template <typename T>
+const char* mistake(const Case<T>& k) {
+  const Result<T> alone = grow(k, 1);
+  for (int64_t row = 0; row < k.s.n; ++row) {
+    if (alone.leaf[row] < 0 || alone.leaf[row] >> k.s.depth) return "a leaf that there is not";
+    if (k.s.keeps_contract && alone.leaf[row] != leaf_of(k, alone, row)) return "a row in another leaf";
+  }
+  for (int64_t slot = 0; slot < k.s.slots(); ++slot)
+    if (alone.feature[slot] < 0 || alone.feature[slot] >= k.s.f || alone.gain[slot] < 0) return "a split of nothing";
+  if (k.s.keeps_contract && !k.s.symmetric && starves_a_child(k, alone)) return "a child with too few rows";
+  for (int64_t n_threads : {draw(2, 4), draw(5, 9)}) {
+    const Result<T> together = grow(k, n_threads);
+    if (k.s.keeps_contract && !(together == alone)) return "another result of several threads";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int64_t n_split = 0;
+  for (int64_t i = 0, n_all = n_cases(argc, argv, 500); i < n_all; ++i) {
+    const Shape s = draw_shape(i % 50 == 49);
+    const bool is_single = draw(0, 2) > 0;
+    const char* what = is_single ? mistake(Case<float>(s)) : mistake(Case<double>(s));
+    if (what) {
+      std::printf("%s: case %ld n=%ld f=%ld width=%ld k=%ld codes=%ld depth=%ld wide=%d symmetric=%d missing=%d\n",
+                  what, long(i), long(s.n), long(s.f), long(s.width), long(s.k), long(s.n_codes), long(s.depth), s.wide,
+                  s.symmetric, s.has_missing);
+      return 1;
+    }
+    const Result<float> other = grow(Case<float>(s), 2);
+    for (int64_t slot = 0; slot < s.slots(); ++slot) n_split += other.gain[slot] > 0;
+  }
+  std::puts(n_split ? "ok" : "nothing was ever split");
+}
