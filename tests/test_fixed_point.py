@@ -144,7 +144,7 @@ def test_many_rows(function, precision, rng):
 def test_small_terms_survive_large_ones_that_cancel(precision):
     """Integers below 2**30 sum exactly: 2**20 is far too large for a float32 to keep the rest beside it."""
     values = np.array([2.0**20, 2.0**-12, -(2.0**20), 2.0**-13], precision)
-    assert float(total(values)) == 2.0**-12 + 2.0**-13
+    assert float(total(jnp.asarray(values))) == 2.0**-12 + 2.0**-13
 
 
 @pytest.mark.parametrize("shape", [(300,), (300, 2), (300, 2, 3)])
@@ -206,7 +206,7 @@ def test_derivatives_are_those_of_a_plain_sum(function, precision, rng):
     def backwards(sums, values, weights):
         return jax.vjp(sums, values)[1](weights)[0]
 
-    plain = partial(plain_sum, group=group)
+    plain = partial(plain_sum, group=jnp.asarray(group))
     for derivative, seeds in ((forwards, tangents), (backwards, weights)):
         expected = jax.vmap(partial(derivative, plain))(values, seeds)
         found = jax.jit(jax.vmap(partial(derivative, exact)))(values, seeds)

@@ -36,7 +36,7 @@ class Case:
     f: int = 5
     codes: int = 40
     depth: int = 3
-    policy: str = "symmetric"
+    policy: Any = "symmetric"
     missing: bool = True
     categorical: tuple[int, ...] = ()
     k: int = 1
@@ -52,8 +52,8 @@ class Case:
         return Layout(self.codes, self.missing, self.categorical, n_category_codes)
 
 
-DEEP = {"depth": 6, "n": 20_000, "f": 9, "codes": 256}
-DEPTHWISE = {"policy": "depthwise"}
+DEEP: dict[str, Any] = {"depth": 6, "n": 20_000, "f": 9, "codes": 256}
+DEPTHWISE: dict[str, Any] = {"policy": "depthwise"}
 CASES = {
     "one row": Case(n=1, f=1, codes=3, depth=1),
     "one row, three levels": Case(n=1, f=8, codes=3, **DEPTHWISE),
