@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import native_library
 import numpy as np
 import pytest
