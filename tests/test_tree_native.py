@@ -16,6 +16,7 @@ import pytest
 
 from jboost import Hyper, Spec, _native
 from jboost._fixed_point import quantise
+from jboost._spec import GrowPolicy
 from jboost._split import Rules
 from jboost._tree import Columns, Tree, arrange_bins, grow_by_level, grow_tree, native
 from jboost._typing import Layout
@@ -36,7 +37,7 @@ class Case:
     f: int = 5
     codes: int = 40
     depth: int = 3
-    policy: str = "symmetric"
+    policy: GrowPolicy = "symmetric"
     missing: bool = True
     categorical: tuple[int, ...] = ()
     k: int = 1
@@ -52,8 +53,8 @@ class Case:
         return Layout(self.codes, self.missing, self.categorical, n_category_codes)
 
 
-DEEP = {"depth": 6, "n": 20_000, "f": 9, "codes": 256}
-DEPTHWISE = {"policy": "depthwise"}
+DEEP: dict[str, Any] = {"depth": 6, "n": 20_000, "f": 9, "codes": 256}
+DEPTHWISE: dict[str, Any] = {"policy": "depthwise"}
 CASES = {
     "one row": Case(n=1, f=1, codes=3, depth=1),
     "one row, three levels": Case(n=1, f=8, codes=3, **DEPTHWISE),
