@@ -10,6 +10,7 @@ HEADROOM = (
 )
 ROOMY_ROWS = 2**18  # from here on rounds take longer than compilation, and memory counts
 MOST_PADDING = 1.35  # a program for more rows than this, times those at hand, is not reused
+FREE_ROWS = 3 * SMALLEST  # unless these are all there are more: they cost nothing
 
 _sizes: set[int] = set()  # that programs of this process have
 
@@ -25,7 +26,7 @@ def reusable_size(n: int) -> int:
 
     Nothing but compilation depends on it: rows beyond n weigh nothing, and sums over rows are exact.
     """
-    known = [size for size in tuple(_sizes) if n <= size <= MOST_PADDING * n]
+    known = [size for size in tuple(_sizes) if n <= size <= max(MOST_PADDING * n, n + FREE_ROWS)]
     if known:
         return min(known)
     size = bucket(int(n * HEADROOM) if n < ROOMY_ROWS else n)

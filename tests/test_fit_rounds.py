@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
+import re
 
 import jax
 import jax.numpy as jnp
@@ -140,6 +143,47 @@ def test_nothing_recompiles():
     assert traces_of_a_fit(spec=dataclasses.replace(SMALL, n_estimators=17)) <= again
     assert traces_of_a_fit(fewer.data, y[:390]) <= again
     assert traces_of_a_fit(sample_weight=rows.weight) <= again
+
+
+@contextlib.contextmanager
+def compilations(caplog):
+    """Gather the names of the programs that JAX compiles."""
+    names = []
+    caplog.clear()
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        yield names
+    found = (re.match(r"Compiling (\S+)", record.getMessage()) for record in caplog.records)
+    names += [match.group(1) for match in found if match]
+
+
+@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+def test_a_second_fit_compiles_nothing(policy, caplog, monkeypatch):
+    """Neither for other numbers and rounds nor for a tenth more or fewer rows, to train on or to watch."""
+    monkeypatch.setattr("jboost._padding._sizes", set())
+    rng = np.random.default_rng(0)
+    n_features = 7 if policy == "symmetric" else 6  # shapes of its own, so that the first fit does compile
+    X = rng.normal(size=(3000, n_features)).astype(np.float32)
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+    edges = jboost.bin_features(X).edges
+    spec = dataclasses.replace(STOPPING, grow_policy=policy, n_estimators=5)
+
+    def fit(n, n_valid, loss=losses.squared_error, hyper=Hyper(), rounds=5, weight=None):
+        data = jboost.bin_features(X[:n], edges=edges)
+        valid = (jboost.bin_features(X[-n_valid:], edges=edges), y[-n_valid:])
+        chosen = dataclasses.replace(spec, n_estimators=rounds)
+        jboost.fit(loss, data, y[:n], spec=chosen, hyper=hyper, valid=valid, sample_weight=weight)
+
+    with compilations(caplog) as first:
+        fit(2000, 500)
+    assert any("run_chunk" in name for name in first)
+    with compilations(caplog) as second:
+        fit(2000, 500)
+        fit(2000, 500, hyper=Hyper(learning_rate=0.3, reg_lambda=2.0, gamma=0.1, subsample=0.5))
+        fit(2000, 500, rounds=9)
+        fit(2200, 550)
+        fit(1800, 450)
+        fit(1999, 501, weight=np.linspace(0, 1, 1999))
+    assert second == []
 
 
 class Interrupted:

@@ -175,7 +175,7 @@ def test_a_column_that_is_not_finite_shows_it_and_spares_the_others(rng):
 # ------------------------------------------------------------------------------------------------- transformations
 
 
-def plain_sum(values: jax.Array, group: jax.Array) -> jax.Array:
+def plain_sum(values: jax.Array, group: np.ndarray) -> jax.Array:
     return jax.ops.segment_sum(values, group, GROUPS)
 
 

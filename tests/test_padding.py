@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jboost._padding import bucket, pad_axis
+from jboost import _padding
+from jboost._padding import ROOMY_ROWS, bucket, pad_axis, reusable_size
 
 
 def test_row_counts_are_rounded_up_to_few_sizes():
@@ -18,6 +19,31 @@ def test_row_counts_are_rounded_up_to_few_sizes():
     assert all(bucket(int(size)) == size for size in np.unique(sizes))
     assert np.unique(sizes[counts > 4096]).size <= 16 * 3
     assert bucket(2**30 + 1) < 1.07 * 2**30
+
+
+def first_and_second(monkeypatch, n, other):
+    """Give the sizes of a process whose first fit has n rows and whose second has another number."""
+    monkeypatch.setattr(_padding, "_sizes", set())
+    return reusable_size(n), reusable_size(other)
+
+
+def test_a_size_serves_a_tenth_more_and_a_tenth_fewer_rows(monkeypatch):
+    for n in [*range(1, 3000), 10_007, 100_000, ROOMY_ROWS - 1]:
+        for other in (int(1.1 * n), -(-9 * n // 10), n):
+            first, second = first_and_second(monkeypatch, n, other)
+            assert n <= first == second >= other, (n, other)
+
+
+def test_a_size_is_not_reused_for_far_fewer_rows(monkeypatch):
+    for n in (1000, 10_007, 1_000_000):
+        first, second = first_and_second(monkeypatch, n, n // 2)
+        assert n // 2 <= second < first
+        assert second <= 0.6 * n
+
+
+def test_many_rows_get_no_room_for_more(monkeypatch):
+    first, second = first_and_second(monkeypatch, 1_000_000, 1_100_000)
+    assert first == bucket(1_000_000) < second
 
 
 @pytest.mark.parametrize("make", [np.asarray, jnp.asarray])

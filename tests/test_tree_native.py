@@ -16,6 +16,7 @@ import pytest
 
 from jboost import Hyper, Spec, _native
 from jboost._fixed_point import quantise
+from jboost._spec import GrowPolicy
 from jboost._split import Rules
 from jboost._tree import Columns, Tree, arrange_bins, grow_by_level, grow_tree, native
 from jboost._typing import Layout
@@ -36,7 +37,7 @@ class Case:
     f: int = 5
     codes: int = 40
     depth: int = 3
-    policy: Any = "symmetric"
+    policy: GrowPolicy = "symmetric"
     missing: bool = True
     categorical: tuple[int, ...] = ()
     k: int = 1
@@ -59,7 +60,7 @@ CASES = {
     "one row, three levels": Case(n=1, f=8, codes=3, **DEPTHWISE),
     "two rows": Case(n=2, f=3, codes=5, missing=False, hyper={"min_child_weight": 0.0}, **DEPTHWISE),
     "no row is active": Case(n=2, f=3, codes=3, active=0.0),
-    "one column": Case(f=1, depth=6, **DEPTHWISE),
+    "one column": Case(f=1, **DEPTHWISE),
     "some rows are inactive": Case(active=0.6, f=8, missing=False, **DEPTHWISE),
     "categories, by level": Case(categorical=(1, 3), active=0.8),
     "categories, by node": Case(n=2000, categorical=(0, 4), hyper={"cat_smooth": 0.0}, **DEPTHWISE),
@@ -71,7 +72,7 @@ CASES = {
     "codes of two bytes": Case(n=3000, f=17, codes=700, categorical=(2,), hyper={"reg_lambda": 0.0}),
     "equal gains": Case(n=300, f=17, codes=9, ties=True),
     "equal gains, by node": Case(n=300, f=9, codes=9, ties=True, missing=False, **DEPTHWISE),
-    "columns drawn for a level": Case(f=17, depth=6, allowed=0.3, **DEPTHWISE),
+    "columns drawn for a level": Case(f=17, depth=4, allowed=0.3, **DEPTHWISE),
     "many rows": Case(**DEEP, active=0.7),
     "many rows, by node": Case(**DEEP, missing=False, **DEPTHWISE),
 }
@@ -156,7 +157,7 @@ def sweep(case: Case, size: int) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("size", [1, 3, 9])
 def test_vmap_over_hyperparameters_equals_a_loop(size):
-    """Fewer trees than threads share the threads; of more, each thread grows its own."""
+    """A few trees share the threads, one after the other; of many, each thread grows its own."""
     case = Case(n=2000, f=9, categorical=(1,))
     first, *_ = trees = sweep(case, size)
     hypers = [tree[-1].hyper for tree in trees]

@@ -18,7 +18,7 @@ from jboost._bins.columns import Columns, read_columns
 from jboost._bins.device import count_below, float_words, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
 from jboost._bins.quantiles import column_edges
-from jboost._typing import MISSING_BIN, is_traced, pytree, static_field
+from jboost._typing import MISSING_BIN, as_array, is_traced, pytree, static_field
 
 _T = TypeVar("_T")
 _CELLS_WORTH_THREADS = 1 << 17  # fewer are done before a pool of threads has started
@@ -143,7 +143,7 @@ def apply_edges(edges: BinEdges, X: Any) -> Binned:
     """Bin X by given edges: on the host if both are concrete, on the device if either is traced."""
     bins = read_bins(edges, X)
     if isinstance(bins, np.ndarray):
-        return Binned(jnp.asarray(bins), edges, bool(bins.size > 0 and bins.min() == MISSING_BIN))
+        return Binned(as_array(bins), edges, bool(bins.size > 0 and bins.min() == MISSING_BIN))
     return Binned(bins, edges, True)
 
 
