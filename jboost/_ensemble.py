@@ -15,7 +15,7 @@ from jboost._bins import BinEdges, check_same_edges, read_bins
 from jboost._padding import bucket, pad_axis
 from jboost._scoring import sum_rounds
 from jboost._tree import Tree
-from jboost._typing import Layout, identity, is_traced, kept_concrete, pytree, static_field
+from jboost._typing import Layout, as_array, identity, is_traced, kept_concrete, pytree, static_field
 
 
 @pytree
@@ -100,7 +100,7 @@ def predict(model: Ensemble, X: Any) -> Float[Array, "n *k"]:
     score = score_bins(model, read_bins(model.edges, X))
     if is_traced(score):
         return _as_output(model, score)
-    return jnp.asarray(_as_output(model, np.asarray(score)))  # on the host, a new shape costs no compilation
+    return as_array(_as_output(model, np.asarray(score)))  # on the host, a new shape costs no compilation
 
 
 def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
@@ -263,7 +263,7 @@ def _score_in_buckets(model: Ensemble, layout: Layout, bins: np.ndarray) -> Floa
     score = _sum_rounds_jit(
         layout, model.symmetric, longer.trees, longer.leaf_value, padded, start, model.n_trees
     )
-    return jnp.asarray(np.asarray(score)[:n_rows])  # on the host, a new shape costs no compilation
+    return as_array(np.asarray(score)[:n_rows])  # on the host, a new shape costs no compilation
 
 
 @partial(jax.jit, static_argnums=(0, 1))
