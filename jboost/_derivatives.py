@@ -72,7 +72,9 @@ def _value_and_grad(loss: Loss, score: Scores, y: Any) -> tuple[Float[Array, " n
 
 
 def _one_hot_rows(score: Float[Array, "n k"], j: Array) -> Float[Array, "n k"]:
-    return jnp.broadcast_to((jnp.arange(score.shape[1]) == j).astype(score.dtype), score.shape)
+    is_hot = (jnp.arange(score.shape[1]) == j)[None]
+    # Inside shard_map both may vary over the devices, as the score does.
+    return jnp.where(is_hot, jnp.ones_like(score), jnp.zeros_like(score))
 
 
 def check_derivatives(loss: Loss, value: Any, g: Any, h_raw: Any, weight: Any) -> None:
