@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import native_library
+import numpy as np
 import pytest
 
 from jboost import Hyper, Spec
@@ -44,7 +44,9 @@ def grow(request):
         native_library.require(native.is_available)
     twin = {"by level": grow_by_level, "native": native.grow_tree, "public": grow_tree}[request.param]
 
-    def call(codes: Any, pairs: Any, active: Any, spec: Spec, allowed: Any = EVERY_COLUMN, layout: Layout = LAYOUT):
+    def call(
+        codes: Any, pairs: Any, active: Any, spec: Spec, allowed: Any = EVERY_COLUMN, layout: Layout = LAYOUT
+    ):
         return compiled_grow(codes, pairs, active, allowed, spec, twin, layout)
 
     return call
@@ -142,7 +144,10 @@ def test_inactive_rows_are_only_routed(grow, spec):
 def test_given_histograms_and_wider_codes_grow_the_same_tree(spec):
     codes, pairs, active = rows()
     tree, leaf = compiled_grow(codes, pairs, active, EVERY_COLUMN, spec, grow_tree, LAYOUT)
-    wider, plain = codes.astype(np.uint16), functools.partial(grow_tree, build_histogram=xla.scatter_in_blocks)
+    wider, plain = (
+        codes.astype(np.uint16),
+        functools.partial(grow_tree, build_histogram=xla.scatter_in_blocks),
+    )
     by_level, leaf_by_level = compiled_grow(wider, pairs, active, EVERY_COLUMN, spec, plain, LAYOUT)
     assert_same_tree(by_level, tree)
     np.testing.assert_array_equal(leaf_by_level, leaf)
