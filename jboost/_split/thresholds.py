@@ -66,10 +66,13 @@ def search_in_turn(
             best = _better(best, candidate_gain(left - missing, total, rules), 2 * position + 1)
         return (left, best), None
 
-    shape = (1 if rules.spec.symmetric else histogram.shape[2], histogram.shape[3])
-    nothing = Best(jnp.full(shape, -jnp.inf, rules.scale.dtype), jnp.zeros(shape, jnp.int32))
+    nowhere = jnp.zeros_like(histogram[0])
+    gain = candidate_gain(
+        nowhere, total, rules
+    )  # for its type alone: inside shard_map it may vary over devices
+    nothing = Best(jnp.full_like(gain, -jnp.inf), jnp.zeros_like(gain, dtype=jnp.int32))
     positions = jnp.arange(histogram.shape[0] - 1, dtype=jnp.int32)
-    start = (jnp.zeros_like(histogram[0]), nothing)
+    start = (nowhere, nothing)
     (_, best), _ = jax.lax.scan(visit, start, (positions, histogram[:-1]))
     return best
 
