@@ -1,0 +1,120 @@
+"""Rounds on one, two and eight CPU devices, with and without the C++ library: the same trees, leaves and scores."""
+
+from __future__ import annotations
+
+import native_library
+import pytest
+
+from jboost._tree import native
+
+EIGHT = "--xla_force_host_platform_device_count=8"
+
+ROUNDS = """
+import hashlib, sys
+from functools import partial
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh
+import jboost
+from jboost import Hyper, Spec, losses
+from jboost._boosting import init
+from jboost._driver import _rounds
+from jboost._loss import resolve_outputs
+from jboost._spec import check_hyper
+from jboost._training import _make_problem
+from jboost import _sharding
+import dataclasses
+
+# XLA adds the classes of an array of about 4096 numbers or fewer in another order than those of a larger one: each
+# device has more.
+N, ROUNDS = 8 * 1408, 3
+rng = np.random.default_rng(0)
+X = rng.normal(size=(N, 9)).astype(np.float32)
+X[::5, 0], X[:, 8] = np.nan, rng.integers(0, 9, N)
+signal = np.sin(2 * X[:, 1]) * X[:, 2] + np.isnan(X[:, 0]) + np.isin(X[:, 8], [1, 4, 6]) + 0.3 * rng.normal(size=N)
+targets = {"logistic": (signal > 0.5).astype(np.float32), "softmax": np.digitize(signal, [0.0, 1.0])}
+data = jboost.bin_features(X, max_bins=63, categorical=[8])
+
+def arrays(result):
+    state, rounds, *_ = result
+    return [np.asarray(a) for a in (*jax.tree.leaves(rounds.tree), rounds.leaf_value, state.score)]
+
+drawn = {"subsample": 0.7, "colsample_bylevel": 0.6}
+cases = [
+    ("logistic", "symmetric", drawn, (1, 2, 8)),
+    ("softmax", "depthwise", {}, (1, 2, 8)),
+    ("logistic", "depthwise", {}, (8,)),
+    ("softmax", "symmetric", drawn, (8,)),
+]
+for name, policy, hyper, counts in cases:
+    loss = losses.logistic if name == "logistic" else losses.softmax(3)
+    y = jnp.asarray(targets[name])
+    loss = dataclasses.replace(loss, n_outputs=resolve_outputs(loss, y))
+    spec = Spec(max_depth=3, grow_policy=policy, min_child_samples=5 if hyper else 1)
+    weight = 1.0 + np.arange(N) % 3
+    problem = _make_problem(loss, data, y, spec, check_hyper(Hyper(**hyper)), weight, None, None)
+    score = jnp.full((N, 3 if name == "softmax" else 1), 0.25, jnp.float32)
+    state = init(problem, jax.random.key(3), score, score[:0])
+    alone = arrays(jax.jit(_rounds)(problem, state, ROUNDS))
+    assert np.count_nonzero(alone[4][:ROUNDS]) > ROUNDS and np.ptp(alone[-1]) > 0.1
+    chunk = partial(_rounds, reduce=_sharding.reduce, sample=_sharding.sample)
+    for count in counts:
+        mesh = Mesh(np.array(jax.devices()[:count]), (_sharding.AXIS,))
+        shared = jax.jit(_sharding.over(mesh, chunk, problem, state))(problem, state, jnp.asarray(ROUNDS))
+        for one, other in zip(alone, arrays(shared), strict=True):
+            np.testing.assert_array_equal(other, one, err_msg=f"{name} {policy} {hyper} on {count} devices")
+    print(hashlib.sha256(b"".join(a.tobytes() for a in alone)).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_rounds_do_not_depend_on_devices_nor_on_the_library():
+    """One output and three, both policies, with and without sampling; the start scores are given."""
+    plain = native_library.run_script(ROUNDS, XLA_FLAGS=EIGHT, JBOOST_NATIVE="0").split()
+    assert len(set(plain)) == 4
+    native_library.require(native.is_available)
+    assert native_library.run_script(ROUNDS, XLA_FLAGS=EIGHT, JBOOST_NATIVE="1").split() == plain
+
+
+OWN_TREES = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import PartitionSpec as P
+from jboost import Hyper, Spec
+from jboost._fixed_point import quantise
+from jboost._split import Rules
+from jboost._tree import Columns, grow_tree
+from jboost._typing import Layout
+
+rng = np.random.default_rng(0)
+n, f, depth = 2000, 9, 4
+bins = jnp.asarray(rng.integers(0, 32, (f, n)).astype(np.uint8))
+pairs = np.stack([rng.normal(size=(8, n)) + (bins[2] > 9), rng.uniform(0.1, 1, (8, n))], axis=-1)
+pairs = jnp.asarray(pairs, jnp.float32)
+active, allowed = jnp.asarray(rng.random(n) < 0.8), jnp.ones((depth, f), bool)
+mesh = jax.make_mesh((8,), ("trees",), axis_types=(jax.sharding.AxisType.Auto,))
+
+for policy in ("symmetric", "depthwise"):
+    spec = Spec(max_depth=depth, grow_policy=policy)
+
+    def grow(pairs, bins, active, allowed):
+        statistics, scale = quantise(jnp.where(active[:, None], pairs, 0))
+        rules = Rules(jax.tree.map(jnp.float32, Hyper()), 1 / scale, spec)
+        return grow_tree(Columns(bins, allowed, Layout(32, True, (5,), 32)), statistics, active, rules)
+
+    def on_a_device(pairs, *shared):  # its own gradients; bins and rows are those of all
+        return jax.tree.map(lambda x: x[None], grow(pairs[0], *shared))
+
+    every = jax.jit(jax.shard_map(on_a_device, mesh=mesh, in_specs=(P("trees"), P(), P(), P()), out_specs=P("trees")))
+    found = every(pairs, bins, active, allowed)
+    for i in range(8):
+        expected = jax.jit(grow)(pairs[i], bins, active, allowed)
+        jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[i], b), found, expected)
+    assert len(np.unique(np.asarray(found[0].gain), axis=0)) == 8
+print("same")
+"""
+
+
+@pytest.mark.parametrize("with_library", ["0", "1"], ids=["plain", "native"])
+def test_each_device_grows_its_own_tree(with_library):
+    if with_library == "1":
+        native_library.require(native.is_available)
+    assert native_library.run_script(OWN_TREES, XLA_FLAGS=EIGHT, JBOOST_NATIVE=with_library) == "same"
