@@ -10,6 +10,7 @@ HEADROOM = (
 )
 ROOMY_ROWS = 2**18  # from here on rounds take longer than compilation, and memory counts
 MOST_PADDING = 1.35  # a program for more rows than this, times those at hand, is not reused
+SMALL_ARRAY = 2**14  # numbers; XLA's order of summation was seen to change at about 2**12
 FREE_ROWS = 3 * SMALLEST  # unless these are all there are more: they cost nothing
 
 _sizes: set[int] = set()  # that programs of this process have
@@ -21,11 +22,14 @@ def bucket(n: int) -> int:
     return max(-(-n // step) * step, SMALLEST)
 
 
-def reusable_size(n: int) -> int:
+def reusable_size(n: int, n_outputs: int | None = None) -> int:
     """Return a size for the n rows of a fit: one that was used before, if it is not much larger, or a new one.
 
-    Nothing but compilation depends on it: rows beyond n weigh nothing, and sums over rows are exact.
+    Nothing but compilation depends on it: rows beyond n weigh nothing, and sums over rows are exact. But XLA sums over
+    the outputs of a row in another order where the array is small, so there the size must not depend on other fits.
     """
+    if n_outputs is not None and n * n_outputs < SMALL_ARRAY:
+        return bucket(int(n * HEADROOM))
     known = [size for size in tuple(_sizes) if n <= size <= max(MOST_PADDING * n, n + FREE_ROWS)]
     if known:
         return min(known)

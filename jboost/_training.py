@@ -285,10 +285,11 @@ def _pad(problem: Problem) -> Problem:
     A user's metric may not look at weights: it gets the validation rows as they are.
     """
     train, valid = problem.train, problem.valid
-    n_rows = reusable_size(train.weight.size)
+    k = problem.loss.n_outputs
+    n_rows = reusable_size(train.weight.size, k)
     train = _pad_rows(train, n_rows, arrange_bins(train.bins, n_rows))
     if valid is not None and minds_weight(problem.metric):
-        n_rows = reusable_size(valid.weight.size)
+        n_rows = reusable_size(valid.weight.size, k)
         valid = _pad_rows(valid, n_rows, as_array(pad_axis(np.asarray(valid.bins), n_rows, axis=1)))
     return dataclasses.replace(problem, train=train, valid=valid)
 

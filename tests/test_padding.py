@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jboost
 from jboost import _padding
 from jboost._padding import ROOMY_ROWS, bucket, pad_axis, reusable_size
 
@@ -53,3 +57,26 @@ def test_padding_appends_zeros_along_its_axis(make):
     np.testing.assert_array_equal(pad_axis(array, 3, axis=1), [[1, 2, 0], [3, 4, 0]])
     assert pad_axis(array, 2) is array
     assert pad_axis(array, 3).dtype == array.dtype
+
+
+def test_small_models_of_several_outputs_do_not_depend_on_earlier_fits(rng):
+    # XLA sums over the classes of small arrays in another order than over those of larger ones.
+    X = rng.normal(size=(1500, 3))
+    y = np.argmax(X + rng.normal(size=X.shape), axis=1)
+
+    def fit_rows(n: int) -> Any:
+        model, _ = jboost.fit(
+            jboost.losses.softmax(3), X[:n], y[:n], spec=jboost.Spec(n_estimators=3, max_depth=3)
+        )
+        return model
+
+    first = fit_rows(1300)
+    fit_rows(1400)  # leaves larger programs behind
+    fit_rows(1200)
+    jax.tree.map(np.testing.assert_array_equal, fit_rows(1300), first)
+
+
+def test_small_arrays_of_several_outputs_have_a_size_of_their_own(monkeypatch):
+    monkeypatch.setattr(_padding, "_sizes", {1536})
+    assert (reusable_size(1300), reusable_size(1300, 3)) == (1536, bucket(1430))
+    assert reusable_size(1300, 100) == 1536  # large enough for one order of summation
