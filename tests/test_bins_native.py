@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from typing import Any
 
+import native_library
 import numpy as np
 import pytest
 from conftest import ROOT
@@ -29,8 +30,7 @@ LAYOUTS = {
 
 @pytest.fixture(autouse=True)
 def _needs_native() -> None:
-    if not native.is_available():
-        pytest.skip("the C++ library was not built, or is turned off")
+    native_library.require(native.is_available)
 
 
 def in_cpp(values: np.ndarray, edges: np.ndarray, dtype: Any = np.uint8, n_threads: int = 1) -> np.ndarray:

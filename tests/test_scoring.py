@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import native_library
 import numpy as np
 import pytest
 from conftest import ROOT
@@ -58,11 +59,6 @@ TABLE = [
 ]
 
 
-def require_native() -> None:
-    if not native.is_available():
-        pytest.skip("the C++ library was not built, or is turned off")
-
-
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def run(function: Any, layout: Any, symmetric: bool, *arrays: Any) -> jax.Array:
     return function(layout, symmetric, *arrays)
@@ -86,7 +82,7 @@ def assert_same_bits(found: Any, expected: np.ndarray) -> None:
 
 @pytest.mark.parametrize("shape", TABLE)
 def test_same_bits_as_the_definition(shape, precision, rng):
-    require_native()
+    native_library.require(native.is_available)
     case = make_case(dataclasses.replace(shape, dtype=precision), rng)
     expected = definition(case)
     assert_same_bits(in_cpp(case), expected)
@@ -98,7 +94,7 @@ def test_same_bits_as_the_definition(shape, precision, rng):
 @pytest.mark.parametrize("twin", ["definition", "C++"])
 def test_rows_go_where_the_arrays_say(twin, shape, rng):
     if twin == "C++":
-        require_native()
+        native_library.require(native.is_available)
     case = make_case(dataclasses.replace(shape, rows=min(shape.rows, 70)), rng)
     assert_same_bits(definition(case) if twin == "definition" else in_cpp(case), walk(case))
 
@@ -114,7 +110,7 @@ def test_adds_the_first_rounds_only(symmetric, n_rounds, rng):
 
 def test_thresholds_at_the_ends(rng):
     """Below every code, at the last one, beyond it; each with missing values on either side."""
-    require_native()
+    native_library.require(native.is_available)
     for wide, has_missing in ((False, True), (True, True), (False, False)):
         case = make_case(Shape(rounds=40, codes=256, wide=wide, has_missing=has_missing), rng)
         ends = np.array([-5, -1, 0, 1, 254, 255, 256, 65535, 70000])
@@ -125,7 +121,7 @@ def test_thresholds_at_the_ends(rng):
 
 def test_several_threads_give_the_same(rng):
     """Enough work for every thread, in blocks of which the last is not full."""
-    require_native()
+    native_library.require(native.is_available)
     case = make_case(Shape(rows=50_003, rounds=20, depth=6, features=10, codes=256), rng)
     assert_same_bits(in_cpp(case), definition(case))
 
@@ -237,7 +233,7 @@ print("native" if native.is_available() else "plain")
 def test_several_devices(kind):
     """Sharded over four CPU devices: the same bits as on one."""
     if kind == "native":
-        require_native()
+        native_library.require(native.is_available)
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
@@ -251,7 +247,7 @@ def test_several_devices(kind):
 
 
 def test_refuses_shapes_that_disagree(rng):
-    require_native()
+    native_library.require(native.is_available)
     case = make_case(Shape(), rng)
     trees, leaf_value, bins, score = jax.tree.map(jnp.asarray, case.arrays)
     for arrays in (

@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Int32, Integer, UInt
 from jboost._histogram import joined, matmul, native, xla
 from jboost._histogram.native import is_available as native_available
 from jboost._native import by_platform
+from jboost._typing import varying_alike
 
 __all__ = ["build_histogram", "native_available", "with_siblings"]
 
@@ -75,7 +76,7 @@ def build_histogram(
     on_cpu = native.build_histogram if native_available() else xla.scatter_in_blocks
     sizes = {"n_slots": n_slots, "n_codes": n_codes}
     return by_platform(
-        *_varying_alike(bins, slot, values),
+        *varying_alike(bins, slot, values),
         cpu=partial(on_cpu, **sizes),
         tpu=partial(matmul.matmul_in_blocks, **sizes),
         default=partial(joined.scatter_joined, **sizes),
@@ -136,12 +137,3 @@ def check_size(n_codes: int, n_statistics: int, n_slots: int, n_features: int) -
             f"expected a histogram of fewer than 2**31 cells, got {n_codes} bin codes x {n_statistics} "
             f"statistics x {n_slots} nodes x {n_features} features; use fewer bins, features or levels"
         )
-
-
-def _varying_alike(*arrays):
-    """Inside shard_map, mark all arrays as different on each device if one is."""
-    varying = [jax.typeof(array).manual_axis_type.varying for array in arrays]
-    axes = frozenset().union(*varying)
-    return [
-        lax.pcast(array, tuple(axes - own), to="varying") for array, own in zip(arrays, varying, strict=True)
-    ]
