@@ -24,7 +24,7 @@ namespace jboost {
 template <typename T>
 struct Growth {
   GroupedBins grouped;
-  const int32_t* statistics;  // [n, c]
+  const T *g, *h;             // [n, k]
   const bool* active;         // [n]
   const bool* allowed;        // [d, f]
   Rules<T> rules;
@@ -58,6 +58,7 @@ class Grower {
   Grower(const Growth<T>& p, const Pool& pool)
       : p_(p),
         n_statistics_(p.rules.n_statistics()),
+        factor_(factors(p.rules)),
         shape_(p.n_codes, n_statistics_, p.grouped.width, p.grouped.wide),
         n_workers_(pool.workers_for(p.n_rows() * p.n_features() * (1 + p.depth / 2) +
                                     p.n_features() * p.n_codes * (int64_t{1} << p.depth))),
@@ -81,9 +82,11 @@ class Grower {
   ~Grower() { Scratch::of_this_thread().release_if_large(); }
 
   void grow() {
+    const Derivatives<T> derivatives{p_.g, p_.h, factor_.data(), p_.rules.n_pairs, n_statistics_ % 2 == 1};
     crew_.run(rows_.n_blocks, [&](int64_t block, int64_t) {
+      rows_.pack(block, derivatives);
       rows_.start(block, p_.active);
-      rows_.collect_values(block, 0, p_.statistics, n_statistics_);
+      rows_.collect_values(block, 0);
     });
     tables_[0] = n_tables_++;
     built_ = {{0, kNoTable}};
@@ -108,6 +111,12 @@ class Grower {
   struct Built {
     int64_t node, sibling;  // the sibling holds the table of their parent; kNoTable if there is none
   };
+
+  static std::vector<T> factors(const Rules<T>& rules) {
+    std::vector<T> result(2 * rules.n_pairs);
+    for (size_t i = 0; i < result.size(); ++i) result[i] = rules.scale[i] > 0 ? 1 / rules.scale[i] : T{0};  // not NaN
+    return result;
+  }
 
   // ---------------------------------------------------------------------------------------------- sizes
   int64_t parts() const {  // of the rows, where there are fewer groups of features than workers
@@ -148,7 +157,7 @@ class Grower {
   }
   void add_block(int64_t block, int64_t node, uint64_t* cells, int64_t group) {
     const int64_t n = rows_.count(block, node);
-    const uint32_t* rows = n == rows_.rows_of(block) ? nullptr : rows_.rows(block, node);
+    const uint32_t* rows = rows_.has_all(block, node) ? nullptr : rows_.rows(block, node);
     add_rows(p_.grouped, group, rows_.first_row(block), rows, n, rows_.values(block, node), cells, shape_, p_.n_codes);
   }
   // Sums the parts of what was built, and subtracts it from the parent's table, which becomes the sibling's.
@@ -383,7 +392,7 @@ class Grower {
           rows_.split(block, node, codes, route, static_cast<uint32_t>(p_.n_codes));
         });
         const int64_t built = 2 * node + lighter_right_[node];
-        next.collect_values(block, built, p_.statistics, n_statistics_);
+        next.collect_values(block, built);
         n_built[node] += next.count(block, built);
       }
     });
@@ -442,6 +451,7 @@ class Grower {
 
   const Growth<T>& p_;
   const int64_t n_statistics_;
+  const std::vector<T> factor_;
   const TableShape shape_;
   const int64_t n_workers_, max_nodes_, n_parts_;
   NodeRows rows_;
