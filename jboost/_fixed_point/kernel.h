@@ -76,7 +76,8 @@ JBOOST_INLINE void sum_magnitudes(const T* values, int64_t n, int64_t width, con
 
 // Writes the limbs of each value: the nearest integer to value * scale, then that of what is left times 2^bits, ...
 template <int kLimbs, typename T>
-JBOOST_INLINE void split_values(const T* values, int64_t n, int64_t width, const T* scale, const T* step, int32_t* out) {
+JBOOST_INLINE void split_values(const T* values, int64_t n, int64_t width, const T* scale, const T* step,
+                                int32_t* out) {
   by_period(n, width, [&](int64_t i, int64_t m) JBOOST_INLINE_LAMBDA {
     for (int64_t j = 0; j < m; ++j) {
       T rest = scale[j] == 0 ? T{0} : values[i + j] * scale[j];

@@ -22,8 +22,9 @@ ffi::Error find_scale_of(const jboost::Pool& pool, const jboost::Batch& batch, c
                          ffi::AnyBuffer factor, ffi::AnyBuffer count) {
   const int64_t lead = batch.n_leading(), n = values.dimensions()[lead], c = values.dimensions()[lead + 1];
   return jboost::for_each_element(pool, batch.size(), [&](int64_t i, const jboost::Pool& threads) {
-    jboost::FixedPoint<T>({batch.element<T>(values, i), n, c}, threads)
-        .find_scale(static_cast<T*>(factor.untyped_data()) + i * c, static_cast<int32_t*>(count.untyped_data()) + i * c);
+    jboost::FixedPoint<T> columns({batch.element<T>(values, i), n, c}, threads);
+    columns.find_scale(static_cast<T*>(factor.untyped_data()) + i * c,
+                       static_cast<int32_t*>(count.untyped_data()) + i * c);
   });
 }
 

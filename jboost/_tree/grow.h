@@ -203,25 +203,21 @@ class Grower {
     return m;
   }
 
-  // The sums of each code of a node, [code][c].
-  void read_cells(const uint64_t* cells, int64_t n_codes, int32_t* sums) const {
-    for (int64_t code = 0; code < n_codes; ++code)
-      for (int64_t c = 0; c < n_statistics_; ++c) {
-        const uint64_t word = cells[code * shape_.n_words + c / 2];
-        sums[code * n_statistics_ + c] = c % 2 ? low(word) : high(word);
-      }
-  }
-  Order order_of(int64_t feature, int64_t first_node, int64_t last_node, const Memory& m) {
-    std::fill(m.cells, m.cells + p_.n_category_codes * n_statistics_, 0);
+  // Adds the nodes' sums of each category, [code][c].
+  void sum_categories(int64_t feature, int64_t first_node, int64_t last_node, int32_t* sums) {
+    std::fill(sums, sums + p_.n_category_codes * n_statistics_, 0);
     for (int64_t node = first_node; node < last_node; ++node) {
       if (tables_[node] == kNoTable) continue;
       const uint64_t* cells = table_of(0, feature, tables_[node]);
       for (int64_t code = 0; code < p_.n_category_codes; ++code)
         for (int64_t c = 0; c < n_statistics_; ++c) {
           const uint64_t word = cells[code * shape_.n_words + c / 2];
-          m.cells[code * n_statistics_ + c] += c % 2 ? low(word) : high(word);
+          sums[code * n_statistics_ + c] += c % 2 ? low(word) : high(word);
         }
     }
+  }
+  Order order_of(int64_t feature, int64_t first_node, int64_t last_node, const Memory& m) {
+    sum_categories(feature, first_node, last_node, m.cells);
     Order order{m.codes, 0, false};
     order_categories(m.cells, p_.n_category_codes, p_.rules, p_.cat_smooth, p_.max_cat_to_onehot, m.keys, &order);
     return order;
@@ -238,16 +234,15 @@ class Grower {
       Found& found = found_[feature * n_nodes_ + node];
       found = {-std::numeric_limits<T>::infinity(), 0};
       const bool is_empty = tables_[node] == kNoTable;
-      const uint64_t* cells = is_empty ? nullptr : table_of(0, feature, tables_[node]);
       if (p_.symmetric) {
         if (is_empty)
           std::fill(together.next(), together.next() + sides() * whole_lanes(n), T{0});
         else
-          write_gains(cells, by_category ? &order : nullptr, m, T{0}, together.next());
+          write_gains(feature, node, by_category ? &order : nullptr, m, T{0}, together.next());
         together.push();
       } else if (!is_empty) {
         if (by_category) order = order_of(feature, node, node + 1, m);
-        const int64_t n_here = write_gains(cells, by_category ? &order : nullptr, m, found.gain, m.gains);
+        const int64_t n_here = write_gains(feature, node, by_category ? &order : nullptr, m, found.gain, m.gains);
         best_candidate(m.gains, n_here, p_.rules.has_missing, &found.gain, &found.candidate);
       }
     }
@@ -257,8 +252,9 @@ class Grower {
     if (!(found.gain > 0)) found = {T{0}, 0};
   }
   // Writes the gains of a node's candidates, none below the floor, and returns how many there are.
-  int64_t write_gains(const uint64_t* cells, const Order* order, const Memory& m, T floor, T* gains) {
-    running_sums(cells, p_.n_codes, shape_.n_words, n_statistics_, m.sums, m.left, stride_);
+  int64_t write_gains(int64_t feature, int64_t node, const Order* order, const Memory& m, T floor, T* gains) {
+    running_sums(table_of(0, feature, tables_[node]), p_.n_codes, shape_.n_words, n_statistics_, m.sums, m.left,
+                 stride_);
     int32_t* missing = m.total + n_statistics_;
     for (int64_t c = 0; c < n_statistics_; ++c) {
       m.total[c] = m.left[c * stride_ + p_.n_codes - 1];
@@ -266,7 +262,7 @@ class Grower {
     }
     int64_t n = p_.n_codes - 1;
     if (order) {
-      read_cells(cells, p_.n_category_codes, m.cells);
+      sum_categories(feature, node, node + 1, m.cells);
       n = category_candidates(m.cells, *order, m.total, missing, n_statistics_, m.left, stride_);
     }
     for (int64_t c = 0; c < n_statistics_; ++c)  // whole vectors are read: nothing is left for the right

@@ -1,9 +1,9 @@
 // The growth of a tree as a custom call of XLA's foreign function interface, for the platform "cpu".
 //
 // Arguments: bins in groups uint8|uint16 [..., groups, n, width], g and h [..., n, k], active bool [..., n], allowed
-// bool [..., d, f], scale [..., c] and hyper [..., 5], all of one floating type, categorical columns int32 [..., m]; c is
-// 2 k, or one more where rows are counted. Results: feature, threshold int32, missing_right bool [..., s], categories_right uint32
-// [..., s, words], gain [..., s], leaf int32 [..., n].
+// bool [..., d, f], scale [..., c] and hyper [..., 5], categorical columns int32 [..., m]. All floats are of one type; c
+// is 2 k, or one more where rows are counted. Results: feature, threshold int32, missing_right bool [..., s],
+// categories_right uint32 [..., s, words], gain [..., s], leaf int32 [..., n].
 
 #include "grow.h"
 
@@ -34,7 +34,8 @@ const char* mistake(const Arguments& a, const Results& r, const jboost::Batch& b
       !batch.holds(a.categorical, 1) || !batch.holds(r.feature, 1) || !batch.holds(r.threshold, 1) ||
       !batch.holds(r.missing_right, 1) || !batch.holds(r.categories_right, 2) || !batch.holds(r.gain, 1))
     return "jboost tree: unexpected ranks";
-  if ((a.grouped.element_type() != ffi::U8 && a.grouped.element_type() != ffi::U16) || a.g.element_type() != type || a.h.element_type() != type ||
+  if ((a.grouped.element_type() != ffi::U8 && a.grouped.element_type() != ffi::U16) ||
+      a.g.element_type() != type || a.h.element_type() != type ||
       a.active.element_type() != ffi::PRED || a.allowed.element_type() != ffi::PRED ||
       (type != ffi::F32 && type != ffi::F64) || a.hyper.element_type() != type || r.gain.element_type() != type ||
       a.categorical.element_type() != ffi::S32 || r.feature.element_type() != ffi::S32 ||
@@ -42,10 +43,10 @@ const char* mistake(const Arguments& a, const Results& r, const jboost::Batch& b
       r.categories_right.element_type() != ffi::U32 || r.leaf.element_type() != ffi::S32)
     return "jboost tree: unexpected types";
   const auto size = [lead](const ffi::AnyBuffer& buffer, int64_t axis) { return buffer.dimensions()[lead + axis]; };
-  const int64_t f = size(a.allowed, 1), n = size(a.grouped, 1), k = size(a.g, 1), c = size(a.scale, 0), depth = size(a.allowed, 0);
+  const int64_t depth = size(a.allowed, 0), f = size(a.allowed, 1), n = size(a.grouped, 1), k = size(a.g, 1);
   const int64_t slots = o.symmetric ? depth : (int64_t{1} << std::min<int64_t>(depth, 40)) - 1;
   if (size(a.g, 0) != n || size(a.h, 0) != n || size(a.h, 1) != k || size(a.active, 0) != n || size(r.leaf, 0) != n ||
-      c != 2 * k + (o.min_child_samples > 0) || size(a.hyper, 0) != 5 || size(r.feature, 0) != slots ||
+      size(a.scale, 0) != 2 * k + (o.min_child_samples > 0) || size(a.hyper, 0) != 5 || size(r.feature, 0) != slots ||
       size(r.threshold, 0) != slots || size(r.missing_right, 0) != slots || size(r.categories_right, 0) != slots ||
       size(r.gain, 0) != slots)
     return "jboost tree: shapes disagree";

@@ -15,9 +15,9 @@ namespace jboost {
 template <typename T>
 struct Derivatives {
   const T *g, *h;  // [n, k]
-  const T* factor; // of g_1, h_1, g_2, ...; 0 for a column that counts as 0
+  const T* factor;  // of g_1, h_1, g_2, ...; 0 for a column that counts as 0
   int64_t k;
-  bool counts;     // whether rows are counted too
+  bool counts;  // whether rows are counted too
 };
 
 // The integer nearest to value * factor, which is below 2^31 in magnitude: its last bits are the low ones of a double
