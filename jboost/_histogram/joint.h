@@ -37,6 +37,7 @@ void add_pairs(const uint8_t* codes, int64_t width, const uint32_t* rows, int64_
   for (int64_t i = 0; i < n; ++i) {
     const int64_t later = std::min(i + ahead, n - 1);
     __builtin_prefetch(codes + width * (kInTurn ? later : rows[later]));
+    if (kInTurn) __builtin_prefetch(values + later);
     const uint64_t value = values[i];
     const uint8_t* here = codes + width * (kInTurn ? i : rows[i]);
 #pragma GCC unroll 4
