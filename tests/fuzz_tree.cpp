@@ -1,12 +1,14 @@
-// Random trees of _tree/grow.h: the same for every number of threads, leaves that are those of the splits, and
-// nothing but that for codes beyond the last. By hand, in the folder of the tests:
-// g++ -std=c++17 -ffp-contract=off -pthread -I ../jboost fuzz_tree.cpp && ./a.out
+// Random trees of _tree/grow.h: the same for every number of threads and whether columns are added in pairs or not,
+// leaves that are those of the splits, and nothing but that for codes beyond the last. By hand, in the folder of the
+// tests: g++ -std=c++17 -ffp-contract=off -pthread -I ../jboost fuzz_tree.cpp && ./a.out
 
 #include "_tree/grow.h"
 
 #include "fuzz.h"
 
 namespace {
+
+constexpr int64_t kNeverJoint = int64_t{1} << 40;
 
 struct Shape {
   int64_t n, f, width, k, n_codes, depth;
@@ -30,6 +32,11 @@ Shape draw_shape(bool many_rows) {
   s.has_missing = draw(0, 1);
   s.counts = draw(0, 2) == 0;
   s.keeps_contract = draw(0, 4) > 0;
+  if (draw(0, 2)) return s;
+  s.width = draw(jboost::kJointWidth, jboost::kGroup);
+  s.n_codes = draw(2, jboost::kJointCodes);
+  s.k = 1;
+  s.wide = s.counts = false;
   return s;
 }
 
@@ -130,9 +137,10 @@ struct Result {
 };
 
 template <typename T>
-Result<T> grow(const Case<T>& k, int64_t n_threads) {
+Result<T> grow(const Case<T>& k, int64_t n_threads, int64_t joint_rows) {
   Result<T> result(k);
   jboost::Growth<T> growth = k.growth;
+  growth.joint_rows = joint_rows;
   growth.feature = result.feature.get();
   growth.threshold = result.threshold.get();
   growth.missing_right = result.missing_right.get();
@@ -175,7 +183,7 @@ bool starves_a_child(const Case<T>& k, const Result<T>& tree) {
 
 template <typename T>
 const char* mistake(const Case<T>& k) {
-  const Result<T> alone = grow(k, 1);
+  const Result<T> alone = grow(k, 1, kNeverJoint);
   for (int64_t row = 0; row < k.s.n; ++row) {
     if (alone.leaf[row] < 0 || alone.leaf[row] >> k.s.depth) return "a leaf that there is not";
     if (k.s.keeps_contract && alone.leaf[row] != leaf_of(k, alone, row)) return "a row in another leaf";
@@ -183,9 +191,9 @@ const char* mistake(const Case<T>& k) {
   for (int64_t slot = 0; slot < k.s.slots(); ++slot)
     if (alone.feature[slot] < 0 || alone.feature[slot] >= k.s.f || alone.gain[slot] < 0) return "a split of nothing";
   if (k.s.keeps_contract && !k.s.symmetric && starves_a_child(k, alone)) return "a child with too few rows";
-  for (int64_t n_threads : {draw(2, 4), draw(5, 9)}) {
-    const Result<T> together = grow(k, n_threads);
-    if (k.s.keeps_contract && !(together == alone)) return "another result of several threads";
+  for (int64_t n_threads : {int64_t{1}, draw(2, 4), draw(5, 9)}) {
+    const Result<T> together = grow(k, n_threads, draw(0, 2) ? draw(0, 200) : kNeverJoint);
+    if (k.s.keeps_contract && !(together == alone)) return "another result of several threads or of pairs of columns";
   }
   return nullptr;
 }
@@ -204,7 +212,7 @@ int main(int argc, char** argv) {
                   s.symmetric, s.has_missing);
       return 1;
     }
-    const Result<float> other = grow(Case<float>(s), 2);
+    const Result<float> other = grow(Case<float>(s), 2, jboost::kJointRows);
     for (int64_t slot = 0; slot < s.slots(); ++slot) n_split += other.gain[slot] > 0;
   }
   std::puts(n_split ? "ok" : "nothing was ever split");

@@ -131,6 +131,20 @@ def test_equals_growth_by_level(case):
     check(case, np.float32)
 
 
+@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("f", range(1, 10))
+def test_columns_added_in_pairs_give_the_same_tree(f, policy):
+    """Up to 64 codes, many rows of each thread: from four columns on, the histograms are sums of joint ones."""
+    with _native.at_most(2):
+        check(Case(n=60_000, f=f, codes=64, active=0.9, policy=policy), np.float32)
+
+
+def test_columns_added_in_pairs_with_few_codes_and_categories():
+    case = Case(n=100_000, f=7, codes=17, depth=4, categorical=(1, 6), missing=False, **DEPTHWISE)
+    with _native.at_most(2):
+        check(case, np.float32)
+
+
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", DOUBLE)
 def test_equals_growth_by_level_in_float64(name):

@@ -91,11 +91,14 @@ struct TableShape {
 
 namespace internal {
 
+// How many rows ahead codes are asked for: the first rows of few are not, but those of many would come too late.
+inline int64_t prefetch_distance(int64_t n) { return std::clamp<int64_t>(n / 16, 16, 128); }
+
 // Adds n rows to the tables of F features: rows[i] of the codes, with the i-th value. All rows in turn if rows is null.
 template <int F, typename Code, bool kInTurn>
 void add_single_words(const Code* codes, int64_t width, const uint32_t* rows, int64_t n, const uint64_t* values,
                       uint64_t* table, int64_t feature_words, uint32_t max_code) {
-  constexpr int64_t ahead = 32;  // rows of a deep node lie far apart
+  const int64_t ahead = prefetch_distance(n);
   for (int64_t i = 0; i < n; ++i) {
     const int64_t row = kInTurn ? i : rows[i];
     if (!kInTurn) __builtin_prefetch(codes + width * rows[std::min(i + ahead, n - 1)]);

@@ -14,6 +14,7 @@
 #include <limits>
 #include <vector>
 
+#include "../_histogram/joint.h"
 #include "../_histogram/tables.h"
 #include "../_split/categories.h"
 #include "../_split/search.h"
@@ -33,6 +34,7 @@ struct Growth {
   int64_t n_categorical, n_category_codes, max_cat_to_onehot;
   int64_t n_codes, depth;
   bool symmetric;
+  int64_t joint_rows = kJointRows;  // from which on a node has joint tables, for each part
 
   int32_t* feature;  // of every slot: a level, or a node
   int32_t* threshold;
@@ -64,6 +66,7 @@ class Grower {
                                     p.n_features() * p.n_codes * (int64_t{1} << p.depth))),
         max_nodes_(int64_t{1} << p.depth),
         n_parts_(parts()),
+        n_joint_(is_worth_joint(p.n_rows()) && can_be_joint(p.grouped, shape_, p.n_codes) ? kJointNodes : 0),
         rows_(p.n_rows(), block_rows(), shape_.n_words, max_nodes_),
         stride_(whole_lanes(p.n_codes)),
         found_(p.n_features() * max_nodes_ / 2),
@@ -89,7 +92,7 @@ class Grower {
       rows_.collect_values(block, 0);
     });
     tables_[0] = n_tables_++;
-    built_ = {{0, kNoTable}};
+    built_ = {{0, kNoTable, n_joint_ ? 0 : kNoTable}};
     for (int64_t level = 0; level < p_.depth; ++level) {
       n_nodes_ = int64_t{1} << level;
       build();
@@ -110,6 +113,7 @@ class Grower {
   };
   struct Built {
     int64_t node, sibling;  // the sibling holds the table of their parent; kNoTable if there is none
+    int64_t joint;          // number of its joint tables; kNoTable if it has none
   };
 
   static std::vector<T> factors(const Rules<T>& rules) {
@@ -134,8 +138,10 @@ class Grower {
   int64_t worker_words() const {
     const int64_t gains = 2 * stride_ * (1 + PairwiseSum<T>::room(max_nodes_ / 2)) + stride_;
     const int64_t integers = (n_statistics_ + 1) * stride_ + 2 * n_statistics_;
-    return stride_ * (1 + n_statistics_) + (gains * static_cast<int64_t>(sizeof(T)) + integers * 4) / 8 + kLine;
+    return stride_ * (1 + n_statistics_) + (gains * static_cast<int64_t>(sizeof(T)) + integers * 4) / 8 + kLine +
+           n_joint_ * kJointWords;
   }
+  bool is_worth_joint(int64_t rows) const { return rows >= p_.joint_rows * n_parts_; }
   uint64_t* table(int64_t part, int64_t group, int64_t slot) {
     return cells_ + (part * p_.grouped.n_groups() + group) * group_words() + slot * shape_.slot_words;
   }
@@ -146,19 +152,34 @@ class Grower {
   // ---------------------------------------------------------------------------------------------- histograms
   void build() {
     const int64_t groups = p_.grouped.n_groups();
-    crew_.run(groups * n_parts_, [&](int64_t unit, int64_t) {
+    crew_.run(groups * n_parts_, [&](int64_t unit, int64_t worker) {
       const int64_t group = unit % groups, part = unit / groups;
-      for (const Built& one : built_)
+      for (const Built& one : built_) {
         std::memset(table(part, group, tables_[one.node]), 0, shape_.slot_words * sizeof(uint64_t));
+        if (one.joint != kNoTable) std::memset(joint(worker, one.joint), 0, kJointWords * sizeof(uint64_t));
+      }
       const int64_t last = rows_.n_blocks * (part + 1) / n_parts_;
       for (int64_t block = rows_.n_blocks * part / n_parts_; block < last; ++block)
-        for (const Built& one : built_) add_block(block, one.node, table(part, group, tables_[one.node]), group);
+        for (const Built& one : built_)
+          add_block(block, one, group, table(part, group, tables_[one.node]), joint(worker, one.joint));
+      for (const Built& one : built_)
+        if (one.joint != kNoTable)
+          add_marginals(joint(worker, one.joint), p_.grouped.features_of(group), p_.n_codes,
+                        table(part, group, tables_[one.node]), shape_);
     });
   }
-  void add_block(int64_t block, int64_t node, uint64_t* cells, int64_t group) {
-    const int64_t n = rows_.count(block, node);
-    const uint32_t* rows = rows_.has_all(block, node) ? nullptr : rows_.rows(block, node);
-    add_rows(p_.grouped, group, rows_.first_row(block), rows, n, rows_.values(block, node), cells, shape_, p_.n_codes);
+  uint64_t* joint(int64_t worker, int64_t number) {  // at the end of the worker's memory
+    if (number == kNoTable) return nullptr;
+    return worker_memory_ + (worker + 1) * worker_words() - (number + 1) * kJointWords;
+  }
+  void add_block(int64_t block, const Built& one, int64_t group, uint64_t* cells, uint64_t* joint) {
+    const int64_t n = rows_.count(block, one.node), first = rows_.first_row(block);
+    const uint32_t* rows = rows_.has_all(block, one.node) ? nullptr : rows_.rows(block, one.node);
+    const uint64_t* values = rows_.values(block, one.node);
+    if (joint)
+      add_joint_rows(p_.grouped, group, first, rows, n, values, joint, cells, shape_);
+    else
+      add_rows(p_.grouped, group, first, rows, n, values, cells, shape_, p_.n_codes);
   }
   // Sums the parts of what was built, and subtracts it from the parent's table, which becomes the sibling's.
   void finish_tables(int64_t feature) {
@@ -394,6 +415,7 @@ class Grower {
     });
     rows_.advance();
     std::vector<int64_t> tables(2 * n_nodes_, kNoTable);
+    int64_t n_joint = 0;
     built_.clear();
     for (int64_t node = 0; node < n_nodes_; ++node) {
       if (tables_[node] == kNoTable) continue;
@@ -404,7 +426,8 @@ class Grower {
       }
       tables[other] = tables_[node];
       tables[built] = n_tables_++;
-      built_.push_back({built, other});
+      const bool is_joint = n_joint < n_joint_ && is_worth_joint(n_built[node]);
+      built_.push_back({built, other, is_joint ? n_joint++ : kNoTable});
     }
     tables_ = std::move(tables);
   }
@@ -449,7 +472,7 @@ class Grower {
   const int64_t n_statistics_;
   const std::vector<T> factor_;
   const TableShape shape_;
-  const int64_t n_workers_, max_nodes_, n_parts_;
+  const int64_t n_workers_, max_nodes_, n_parts_, n_joint_;
   NodeRows rows_;
   const int64_t stride_;
   std::vector<Found> found_;  // [f][nodes]
