@@ -250,7 +250,7 @@ def _with_implicit_derivative(moments: Callable[..., _Moments], minimum: Array, 
 
 
 def _solve(h: Array, b: Array) -> Array:
-    """Return H^-1 b, without the directions in which H is flat; it can be differentiated any number of times."""
+    """Return H^-1 b, without the directions in which H is flat; the derivatives are those of the solution."""
     scale, values, vectors = _scaled_eigen(jax.lax.stop_gradient(h))
     flat = values <= 10 * values.size * jnp.finfo(values.dtype).eps * jnp.max(values, initial=0)
     inverse = jnp.where(flat, 0, 1 / jnp.where(flat, 1, values))
