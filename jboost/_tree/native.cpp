@@ -191,12 +191,18 @@ extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_group_columns(XLA_FFI_CallFrame* 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_group_columns, run_grouping,
                               ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>());
 
-// The same as a plain C function, for ctypes, with rows of zeros added up to n_padded.
-extern "C" JBOOST_EXPORT void jboost_group_on_host(const void* bins, int wide, int64_t f, int64_t n, int64_t n_padded,
-                                                   int64_t width, void* out) {
-  const jboost::Pool alone{1, {}};
-  if (wide)
-    group_columns(alone, static_cast<const uint16_t*>(bins), f, n, n_padded, width, static_cast<uint16_t*>(out));
-  else
-    group_columns(alone, static_cast<const uint8_t*>(bins), f, n, n_padded, width, static_cast<uint8_t*>(out));
+// The same as a plain C function, for ctypes, with rows of zeros added up to n_padded. Returns 1 if memory ran out.
+extern "C" JBOOST_EXPORT int jboost_group_on_host(const void* bins, int wide, int64_t f, int64_t n, int64_t n_padded,
+                                                  int64_t width, void* out) {
+  try {
+    jboost::OwnThreads threads;
+    const jboost::Pool pool = threads.pool(jboost::thread_limit());
+    if (wide)
+      group_columns(pool, static_cast<const uint16_t*>(bins), f, n, n_padded, width, static_cast<uint16_t*>(out));
+    else
+      group_columns(pool, static_cast<const uint8_t*>(bins), f, n, n_padded, width, static_cast<uint8_t*>(out));
+  } catch (const std::exception&) {
+    return 1;
+  }
+  return 0;
 }
