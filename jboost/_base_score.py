@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.core
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
@@ -55,7 +56,9 @@ def best_constant(
         return _quantile_of_target(loss.leaf, n_outputs, y, weight, reduce)
     share = weight / jax.lax.stop_gradient(total(weight, reduce))
     origin = jnp.zeros(n_outputs or 1, dtype)
-    moments, closed_over = _with_explicit_closure(_mean_loss(loss, n_outputs is None, reduce), origin, y, share)
+    moments, closed_over = _with_explicit_closure(
+        _mean_loss(loss, n_outputs is None, reduce), origin, y, share
+    )
     parameters = (*closed_over, *jax.tree.leaves((y, share)))
     frozen, y_frozen, share_frozen = jax.lax.stop_gradient((parameters, y, share))
     start = _mean_of_target(n_outputs, y_frozen, share_frozen, reduce)

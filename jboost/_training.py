@@ -331,7 +331,8 @@ def _base_score(y: Any, weight: Array, loss: Loss) -> Float[Array, " k"]:
 def _examine(y: Any, weight: Array, loss: Loss) -> tuple[Array, Array]:
     """Find the base score, and say whether the derivatives there deserve a closer look."""
     base = _base_score(y, weight, loss)
-    return base, may_fail(loss, *_derivatives_at(base, y, weight, loss), weight)
+    value, g, h = _derivatives_at(base, y, weight, loss)
+    return base, may_fail(loss, value, g, h, weight)
 
 
 @partial(jax.jit, static_argnums=3)
