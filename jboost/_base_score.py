@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.core
 import jax.numpy as jnp
-import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
@@ -53,15 +54,16 @@ def best_constant(
     weight = jnp.asarray(weight, dtype)
     if isinstance(loss.leaf, Quantile):
         return _quantile_of_target(loss.leaf, n_outputs, y, weight, reduce)
-    moments = _mean_loss(loss, n_outputs is None, reduce)
     share = weight / jax.lax.stop_gradient(total(weight, reduce))
     origin = jnp.zeros(n_outputs or 1, dtype)
-    # Whatever the loss closes over becomes an argument, so that nothing in the loop is differentiated.
-    frozen, closed_over = jax.closure_convert(moments, origin, y, share)
-    y_frozen, share_frozen, closed_over = jax.lax.stop_gradient((y, share, closed_over))
+    moments, closed_over = _with_explicit_closure(
+        _mean_loss(loss, n_outputs is None, reduce), origin, y, share
+    )
+    parameters = (*closed_over, *jax.tree.leaves((y, share)))
+    frozen, y_frozen, share_frozen = jax.lax.stop_gradient((parameters, y, share))
     start = _mean_of_target(n_outputs, y_frozen, share_frozen, reduce)
-    minimum = _minimise(lambda c: frozen(c, y_frozen, share_frozen, *closed_over), origin, start)
-    constant = _with_implicit_derivative(moments, minimum, y, share)
+    minimum = _minimise(lambda constant: moments(constant, *frozen), origin, start)
+    constant = _with_implicit_derivative(moments, minimum, *parameters)
     return constant[0] if n_outputs is None else constant
 
 
@@ -104,11 +106,7 @@ def _mean_loss(loss: Loss, scalar: bool, reduce: Reduce) -> Callable[[Array, Any
 
     def moments(constant: Array, y: Any, share: Array) -> _Moments:
         def mean(*columns: Array) -> list[Array]:
-            rows = jnp.concatenate([column.reshape(share.size, -1).T for column in columns])
-            counts = (share[None] > 0) | jnp.isfinite(rows)  # so that a weight of 0 has a derivative too
-            sums = jax.vmap(lambda row: total(row, reduce))(jnp.where(counts, share[None] * rows, 0))
-            ends = np.cumsum([column.size // share.size for column in columns])[:-1]
-            return jnp.split(sums, ends)
+            return [_mean_by_share(column, share, reduce) for column in columns]
 
         def at(score: Array) -> tuple[Array, Array]:
             return value_and_grad(score, y)
@@ -128,6 +126,14 @@ def _mean_loss(loss: Loss, scalar: bool, reduce: Reduce) -> Callable[[Array, Any
         return _Moments(value_mean[0], value_size[0], g_mean, g_size, h)
 
     return moments
+
+
+def _mean_by_share(values: Array, share: Array, reduce: Reduce) -> Array:
+    """Sum share * values over the rows: [n] or [n k] -> [k], or [1]."""
+    values = values.reshape(share.size, -1)
+    share = share[:, None]
+    counts = (share > 0) | jnp.isfinite(values)  # so that a weight of 0 has a derivative too
+    return total(jnp.where(counts, share * values, 0), reduce)
 
 
 def _mean_of_target(n_outputs: int | None, y: Any, share: Array, reduce: Reduce) -> Array:
@@ -200,16 +206,59 @@ def _scaled_eigen(h: Array) -> tuple[Array, Array, Array]:
     return scale, values, vectors
 
 
-def _with_implicit_derivative(
-    moments: Callable[[Array, Any, Array], _Moments], minimum: Array, y: Any, share: Array
-) -> Array:
-    """Return `minimum` with the derivative of the solution of G(c, y, w) = 0: one Newton step of value zero.
+def _with_explicit_closure(
+    function: Callable[..., Any], *examples: Any
+) -> tuple[Callable[..., Any], list[Array]]:
+    """Return the function of (what it closes over, leaves of its arguments), and the arrays it closes over.
 
-    dc = -H^-1 dG; a direction in which the loss is flat has none.
+    So the loop can be kept from being differentiated by them, and the derivative below can be. Unlike
+    `jax.closure_convert` this takes integers too, which a rule may not close over while they are traced.
     """
-    at = moments(minimum, y, share)
-    scale, values, vectors = _scaled_eigen(jax.lax.stop_gradient(at.h))
+    program, shapes = jax.make_jaxpr(function, return_shape=True)(*examples)
+    structure, n_closed_over = jax.tree.structure(shapes), len(program.consts)
+
+    def explicit(first: Array, *rest: Array) -> Any:
+        closed_over, arguments = rest[:n_closed_over], rest[n_closed_over:]
+        results = jax.core.eval_jaxpr(program.jaxpr, closed_over, first, *arguments)
+        return jax.tree.unflatten(structure, results)
+
+    return explicit, program.consts
+
+
+def _with_implicit_derivative(moments: Callable[..., _Moments], minimum: Array, *parameters: Array) -> Array:
+    """Return `minimum` with the derivatives of the solution c of G(c, parameters) = 0: dc = -H^-1 dG.
+
+    A direction in which the loss is flat has none.
+    """
+
+    @jax.custom_jvp
+    def solution(minimum: Array, *parameters: Array) -> Array:
+        return minimum
+
+    def rule(primals: Any, tangents: Any) -> tuple[Array, Array]:
+        constant = solution(*primals)  # so that the derivative can be differentiated in turn
+        moving = [i for i, t in enumerate(tangents) if i > 0 and not isinstance(t, SymbolicZero)]
+
+        def slope_and_curvature(*moved: Array) -> tuple[Array, Array]:
+            place = dict(zip(moving, moved, strict=True))
+            at = moments(constant, *(place.get(i, primals[i]) for i in range(1, len(primals))))
+            return at.g, at.h
+
+        at, change = [primals[i] for i in moving], [tangents[i] for i in moving]
+        _, dg, h = jax.jvp(slope_and_curvature, at, change, has_aux=True)
+        return constant, _solve(h, -dg)
+
+    solution.defjvp(rule, symbolic_zeros=True)
+    return solution(minimum, *parameters)
+
+
+def _solve(h: Array, b: Array) -> Array:
+    """Return H^-1 b, without the directions in which H is flat; the derivatives are those of the solution."""
+    scale, values, vectors = _scaled_eigen(jax.lax.stop_gradient(h))
     flat = values <= 10 * values.size * jnp.finfo(values.dtype).eps * jnp.max(values, initial=0)
     inverse = jnp.where(flat, 0, 1 / jnp.where(flat, 1, values))
-    step = -scale * (vectors @ (inverse * (vectors.T @ (scale * at.g))))
-    return minimum + (step - jax.lax.stop_gradient(step))
+
+    def apply_inverse(_: Any, b: Array) -> Array:
+        return scale * (vectors @ (inverse * (vectors.T @ (scale * b))))
+
+    return jax.lax.custom_linear_solve(lambda x: h @ x, b, apply_inverse, symmetric=True)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jboost._loss import Loss
 
@@ -91,12 +91,13 @@ def check_derivatives(loss: Loss, value: Any, g: Any, h_raw: Any, weight: Any) -
     name = loss.name or "the loss"
     used = np.asarray(weight) > 0
     for label, array in (("value", value), ("first derivative", g), ("second derivative", h_raw)):
-        bad = ~np.isfinite(np.asarray(array)) & used.reshape(-1, *[1] * (np.ndim(array) - 1))
+        array = np.asarray(array)
+        bad = ~np.isfinite(array) & _per_row(used, array)
         if bad.any():
             row = int(np.argwhere(bad)[0, 0])
             raise ValueError(
                 f"loss: the {label} of {name} is not finite at the base score (row {row}: "
-                f"{np.asarray(array)[row]}); write it without 0/0, inf - inf or a root or logarithm at 0, "
+                f"{array[row]}); write it without 0/0, inf - inf or a root or logarithm at 0, "
                 "and check that y lies in its domain" + _advice(loss, label == "second derivative")
             )
     if loss.hessian == "first_order":
@@ -108,6 +109,41 @@ def check_derivatives(loss: Loss, value: Any, g: Any, h_raw: Any, weight: Any) -
             f"loss: the second derivative of {name} is nowhere positive at the base score, so Newton steps "
             "are undefined" + _advice(loss, True)
         )
+
+
+def check_range(g: Any, weight: Any) -> None:
+    """Refuse gradients whose sums cannot be squared: gains would be infinite, and any split as good as another."""
+    g, weight = np.asarray(g), np.asarray(weight)
+    total, largest = np.abs(g.astype(np.float64) * _per_row(weight, g)).sum(), _largest_sum(g.dtype)
+    if total > largest:
+        raise ValueError(
+            f"y is too large for {g.dtype}: the gradients of the loss sum to {total:.3g}, above {largest:.3g}; scale y"
+        )
+
+
+def may_fail(loss: Loss, value: Array, g: Array, h_raw: Array, weight: Float[Array, " n"]) -> Bool[Array, ""]:
+    """Say whether the two checks above are worth making: always where one fails, seldom elsewhere.
+
+    It runs where the rows are, in floats of their precision; the limits here are nearer by a half.
+    """
+    used = weight > 0
+    most = _largest_sum(g.dtype) / 2 / g.size  # the largest times their number is no less than the sum
+    small = jnp.isfinite(h_raw) & (jnp.abs(g) * _per_row(weight, g) <= most)  # false for NaN too
+    fails = jnp.any(used & ~jnp.isfinite(value)) | jnp.any(_per_row(used, g) & ~small)
+    if loss.hessian == "first_order":
+        return fails
+    steep = _per_row(used, g) & (jnp.abs(g) > loss.hessian_floor / 2)
+    curved = _per_row(used, g) & (h_raw > loss.hessian_floor)
+    return fails | jnp.any(jnp.any(steep, axis=0) & ~jnp.any(curved, axis=0))
+
+
+def _per_row(rows: Any, like: Any) -> Any:
+    """Shape [n] to be combined with an array [n] or [n k]."""
+    return rows.reshape(-1, *[1] * (like.ndim - 1))
+
+
+def _largest_sum(dtype: Any) -> float:
+    return float(np.sqrt(np.finfo(dtype).max)) / 100
 
 
 def _advice(loss: Loss, about_hessian: bool) -> str:

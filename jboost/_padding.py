@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from jboost._typing import empty_for_device
+
 SMALLEST = 64  # fewer rows are padded to this many
 HEADROOM = (
     1.1  # what a first fit is padded to, times its rows, so that a somewhat larger one reuses its program
@@ -40,5 +42,11 @@ def reusable_size(n: int, n_outputs: int | None = None) -> int:
 
 def pad_axis(array: np.ndarray, size: int, axis: int = 0) -> np.ndarray:
     """Lengthen an axis with zeros: missing codes, zero weights, targets that nobody reads."""
-    missing = size - array.shape[axis]
-    return np.pad(array, [(0, missing if i == axis else 0) for i in range(array.ndim)]) if missing else array
+    n = array.shape[axis]
+    if n == size:
+        return array
+    padded = empty_for_device((*array.shape[:axis], size, *array.shape[axis + 1 :]), array.dtype)
+    before = (slice(None),) * axis
+    padded[(*before, slice(n))] = array
+    padded[(*before, slice(n, None))] = 0
+    return padded

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from jboost._typing import as_array, is_traced, kept_concrete
 
 EXTREME_WEIGHT = 1e12
+BLOCK_ROWS = 2**14  # of y at a time, so that what is computed of them stays in the cache
 LOST_SHARE = 1e-3  # of the spread of y; rounding to float32 that loses more than this deserves a warning
 
 
@@ -42,7 +43,7 @@ def as_target(y: Any, name: str) -> Any:
 def as_weight(weight: Any, n_rows: int, name: str) -> Float[Array, " n"]:
     """Return weights as floats, ones by default; raise unless they are finite, non-negative and not all 0."""
     if weight is None:
-        return as_array(np.ones(n_rows), float)
+        return as_array(np.broadcast_to(1.0, n_rows), float)
     array = weight if isinstance(weight, jax.Array) else np.asarray(weight)
     if not (jnp.issubdtype(array.dtype, jnp.number) or array.dtype == bool) or jnp.iscomplexobj(array):
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -127,11 +128,13 @@ def _as_integers(array: Any, name: str) -> Array:
 def _warn_of_lost_digits(values: np.ndarray, name: str) -> None:
     if values.dtype != np.float64 or jnp.result_type(float) == jnp.float64:
         return
+    blocks = np.split(values, range(BLOCK_ROWS, len(values), BLOCK_ROWS))
     with np.errstate(over="ignore"):
-        rounded = values.astype(np.float32)
-    if not np.isfinite(rounded).all():
+        lost = np.max([np.abs(block.astype(np.float32) - block).max(axis=0) for block in blocks], axis=0)
+    if not np.isfinite(lost).all():
         raise ValueError(f"{name} has values beyond the range of float32; scale it, or enable jax_enable_x64")
-    lost = np.abs(rounded - values).max(axis=0)
+    if not lost.any():
+        return
     spread = values.std(axis=0)
     if ((lost > LOST_SHARE * spread) & (spread > 0)).any():
         warnings.warn(

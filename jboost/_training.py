@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from jaxtyping import Array, Float
 from jboost._base_score import best_constant
 from jboost._bins import BinEdges, Binned, bin_features, read_bins
 from jboost._boosting import Problem, Round, Rows, State, init, mean_loss, run, usable_columns
-from jboost._derivatives import check_derivatives, raw_value_grad_hess
+from jboost._derivatives import check_derivatives, check_range, may_fail, raw_value_grad_hess
 from jboost._driver import drive
 from jboost._ensemble import Ensemble, check_model, concatenate, edges_layout, score_bins
 from jboost._loss import NOT_JAX, Loss, Quantile, as_loss, holds_traced, resolve_outputs
@@ -310,33 +311,35 @@ def _prepare(problem: Problem, init_model: Ensemble | None, traced: bool) -> Flo
     """Find the base score; look at the derivatives where they are concrete."""
     if init_model is not None:
         _check_continues(init_model, problem)
+    loss, y, weight = problem.loss, problem.train.y, problem.train.weight
     if traced:
-        base, _ = _examine(problem.train.y, problem.train.weight, problem.loss)
+        base = _base_score(y, weight, loss)
     else:
-        base, (value, g, h) = _examine_jit(problem.train.y, problem.train.weight, problem.loss)
-        check_derivatives(problem.loss, value, g, h, problem.train.weight)
-        _check_range(np.asarray(g), np.asarray(problem.train.weight))
+        base, suspicious = _examine(y, weight, loss)
+        if suspicious:
+            value, g, h = _derivatives_at(base, y, weight, loss)
+            check_derivatives(loss, value, g, h, weight)
+            check_range(g, weight)
     return base if init_model is None else init_model.base
 
 
-def _check_range(g: np.ndarray, weight: np.ndarray) -> None:
-    """Refuse gradients whose sums cannot be squared: gains would be infinite, and any split as good as another."""
-    total = np.abs(g.astype(np.float64) * weight.reshape(-1, *[1] * (g.ndim - 1))).sum()
-    largest = np.sqrt(np.finfo(g.dtype).max) / 100
-    if total > largest:
-        raise ValueError(
-            f"y is too large for {g.dtype}: the gradients of the loss sum to {total:.3g}, above {largest:.3g}; scale y"
-        )
+def _base_score(y: Any, weight: Array, loss: Loss) -> Float[Array, " k"]:
+    return jnp.reshape(best_constant(loss, y, weight), (loss.n_outputs or 1,))
 
 
-def _examine(y: Any, weight: Array, loss: Loss) -> tuple[Array, tuple[Array, Array, Array]]:
-    """Find the base score, and the value and derivatives of every row there."""
-    base = jnp.reshape(best_constant(loss, y, weight), (loss.n_outputs or 1,))
+@partial(jax.jit, static_argnums=2)
+def _examine(y: Any, weight: Array, loss: Loss) -> tuple[Array, Array]:
+    """Find the base score, and say whether the derivatives there deserve a closer look."""
+    base = _base_score(y, weight, loss)
+    value, g, h = _derivatives_at(base, y, weight, loss)
+    return base, may_fail(loss, value, g, h, weight)
+
+
+@partial(jax.jit, static_argnums=3)
+def _derivatives_at(base: Array, y: Any, weight: Array, loss: Loss) -> tuple[Array, Array, Array]:
+    """Return the value and derivatives of every row where boosting starts."""
     score = jnp.broadcast_to(base, (weight.size, base.size))
-    return base, raw_value_grad_hess(loss, score[:, 0] if loss.n_outputs is None else score, y)
-
-
-_examine_jit = jax.jit(_examine, static_argnums=2)
+    return raw_value_grad_hess(loss, score[:, 0] if loss.n_outputs is None else score, y)
 
 
 def _check_continues(model: Ensemble, problem: Problem) -> None:

@@ -6,6 +6,7 @@ Shape letters mean the same everywhere: n rows, f features, b bin codes, k outpu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ import numpy as np
 MISSING_BIN = 0  # the bin code of a missing or unseen value; values have the codes 1, 2, ...
 FIXED_POINT_BITS = 30  # a whole histogram column fits in an int32, rounding included
 WORD = 32  # bits of a word in a category set
+
+_ALIGNMENT = 64  # bytes; what XLA asks of the memory that it shares
 
 _T = TypeVar("_T")
 
@@ -76,7 +79,20 @@ def as_array(value: Any, dtype: Any = None) -> jax.Array:
         if isinstance(value, jax.Array):
             return jax.numpy.asarray(value, dtype)
         host = np.asarray(value)
-        return jax.device_put(host.astype(jax.dtypes.canonicalize_dtype(dtype or host.dtype), copy=False))
+        dtype = jax.dtypes.canonicalize_dtype(dtype or host.dtype)
+        if host.dtype != dtype:
+            converted = empty_for_device(host.shape, dtype)
+            np.copyto(converted, host, casting="unsafe")
+            host = converted
+        return jax.device_put(host)
+
+
+def empty_for_device(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Make an array that a CPU device can take over from the host without a copy: it must not be changed after that."""
+    size, dtype = math.prod(shape), np.dtype(dtype)
+    memory = np.empty(size * dtype.itemsize + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size * dtype.itemsize].view(dtype).reshape(shape)
 
 
 Reduce = Callable[[jax.Array], jax.Array]  # sums a partial result over devices

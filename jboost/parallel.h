@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace jboost {
 
@@ -98,6 +100,31 @@ class Crew {
     }
   };
   std::shared_ptr<Board> board_ = std::make_shared<Board>();
+};
+
+// Threads for a call from outside of XLA: each starts with a task, and all are waited for at the end, after the crew's.
+class OwnThreads {
+ public:
+  OwnThreads() = default;
+  ~OwnThreads() {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  OwnThreads(const OwnThreads&) = delete;
+  OwnThreads& operator=(const OwnThreads&) = delete;
+
+  Pool pool(int64_t most) {
+    constexpr int64_t work_per_thread = 1 << 16;  // starting one takes longer than waking it
+    const auto start = [this](std::function<void()> task) {
+      try {
+        threads_.emplace_back(std::move(task));
+      } catch (const std::exception&) {  // no more threads: those that are there do it
+      }
+    };
+    return {std::max<int64_t>(1, std::min<int64_t>(most, thread_limit())), start, work_per_thread};
+  }
+
+ private:
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace jboost

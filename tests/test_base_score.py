@@ -220,6 +220,69 @@ def test_derivative_by_the_target_and_by_what_the_loss_closes_over(x64):
     np.testing.assert_allclose(forward, by_power, rtol=1e-9)
 
 
+def test_second_derivative_matches_finite_differences(x64):
+    """Of the Poisson deviance with an exposure: c = log(sum w y / sum w exposure)."""
+
+    @jax.jit
+    def constant(exposure_power, weight):
+        exposure = jnp.asarray(AMOUNT + 1.0) ** exposure_power
+        loss = Loss(lambda score, y: jnp.exp(score) * y["exposure"] - y["count"] * score)
+        return best_constant(loss, {"count": jnp.asarray(COUNT), "exposure": exposure}, weight)
+
+    def closed_form(power, weight):
+        return jnp.log(jnp.sum(weight * COUNT) / jnp.sum(weight * (AMOUNT + 1.0) ** power))
+
+    weight = jnp.asarray(WEIGHT)
+    for order in (jax.grad, lambda f: jax.grad(jax.grad(f)), lambda f: jax.jacfwd(jax.grad(f))):
+        found, expected = order(constant)(0.7, weight), order(closed_form)(0.7, weight)
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
+    mixed = [jax.grad(lambda w, f=f: jax.grad(f)(0.7, w))(weight) for f in (constant, closed_form)]
+    np.testing.assert_allclose(*mixed, rtol=1e-7, atol=1e-12)
+
+
+def test_derivative_of_coupled_outputs(x64):
+    """The softmax of equal classes has a flat direction and equal eigenvalues; here its tilt is traced."""
+
+    def curved(shares):
+        return jnp.sum(jnp.sin(3 * shares))
+
+    def found(tilt):
+        loss = Loss(lambda score, y: losses.softmax(4)(score + tilt * jnp.arange(4.0), y), n_outputs=4)
+        return curved(jax.nn.softmax(best_constant(loss, jnp.arange(8) % 4, jnp.ones(8))))
+
+    def closed_form(tilt):
+        return curved(jax.nn.softmax(-tilt * jnp.arange(4.0)))
+
+    for order in (lambda f: f, jax.grad, jax.jacfwd):
+        np.testing.assert_allclose(jax.jit(order(found))(0.4), order(closed_form)(0.4), rtol=1e-8)
+
+
+def test_traced_integers_in_the_closure(x64):
+    """A derivative taken of a compiled function, whose loss closes over its arguments."""
+
+    @jax.jit
+    def constant(offset, table, label):
+        loss = Loss(lambda score, y: (score - offset * table[y]) ** 2)
+        return best_constant(loss, label, jnp.asarray(WEIGHT))
+
+    table, label = jnp.array([3, 1, 4, 1]), jnp.asarray(LABEL)
+    expected = mean(np.asarray(table)[LABEL])
+    np.testing.assert_allclose(constant(2.0, table, label), 2 * expected, rtol=1e-12)
+    np.testing.assert_allclose(jax.grad(constant)(2.0, table, label), expected, rtol=1e-12)
+    several = jax.vmap(jax.grad(constant), (0, None, None))(jnp.array([1.0, 2.0]), table, label)
+    np.testing.assert_allclose(several, [expected, expected], rtol=1e-12)
+
+
+def test_without_derivatives_the_loss_is_traced_once_in_the_loop_and_nowhere_else():
+    def function(score, y):
+        return jnp.tan(score - y) ** 2
+
+    program = jax.make_jaxpr(lambda y, w: best_constant(Loss(function), y, w))(jnp.zeros(9), jnp.ones(9))
+    sites = [str(equation).count(" tan ") for equation in program.eqns]
+    loops = [equation.primitive.name for equation, count in zip(program.eqns, sites, strict=True) if count]
+    assert loops == ["while"]
+
+
 def test_vmap_over_weights_equals_a_loop():
     weights, loss, y = RNG.uniform(size=(3, N)), losses.softmax(4), jnp.asarray(LABEL)
     together = jax.jit(jax.vmap(lambda weight: best_constant(loss, y, weight)))(weights)

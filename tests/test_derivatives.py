@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from jboost import losses
-from jboost._derivatives import check_derivatives, full_hessian, raw_value_grad_hess, value_grad_hess
+from jboost._derivatives import (
+    check_derivatives,
+    check_range,
+    full_hessian,
+    may_fail,
+    raw_value_grad_hess,
+    value_grad_hess,
+)
 from jboost.losses import Loss
 
 N, K = 50, 4
@@ -92,8 +99,14 @@ def test_derivatives_are_differentiable(x64):
 
 
 def check(loss, score, y, weight=None):
+    """Check on the host; the device must have said before whether that is needed."""
     results = raw_value_grad_hess(loss, jnp.asarray(score), y)
-    check_derivatives(loss, *results, np.ones(len(score)) if weight is None else weight)
+    weight = np.ones(len(score)) if weight is None else weight
+    try:
+        check_derivatives(loss, *results, weight)
+    except ValueError:
+        assert jax.jit(may_fail, static_argnums=0)(loss, *results, weight)
+        raise
 
 
 def test_zero_second_derivative_is_refused_with_advice():
@@ -128,3 +141,31 @@ def test_results_that_are_not_finite_are_named_unless_their_row_has_no_weight(fu
     with pytest.raises(ValueError, match=f"the {what} of .* not finite at the base score .row 1"):
         check(Loss(function), score, y)
     check(Loss(lambda s, y: function(s, y) + s**2), score, y, weight=np.array([1.0, 0.0, 2.0]))
+
+
+@pytest.mark.parametrize("shape", [(N,), (N, 3)])
+def test_the_range_of_gradients(shape, precision, rng):
+    """The sum is refused beyond its limit; on the device, from half of it on if all are alike."""
+    limit = np.sqrt(np.finfo(precision).max) / 100
+    unit = np.full(shape, limit / np.prod(shape) / 2, precision)  # with weights of 2
+    value, h, weight = jnp.zeros(N), jnp.ones(shape), np.full(N, 2.0, precision)
+    signs = rng.choice([-1.0, 1.0], shape).astype(precision)
+    with pytest.raises(ValueError, match="y is too large"):
+        check_range(1.01 * signs * unit, weight)
+    check_range(0.99 * signs * unit, weight)
+    for share, expected in ((0.49, False), (0.51, True), (1e9, True), (np.inf, True), (np.nan, True)):
+        g = (share * signs * unit).astype(precision)
+        found = may_fail(losses.squared_error, value, jnp.asarray(g), h, jnp.asarray(weight))
+        assert bool(found) is expected
+        weightless = jnp.asarray(weight).at[-1].set(0)
+        last = np.where(np.arange(N).reshape(-1, *[1] * (len(shape) - 1)) == N - 1, g, 0)
+        assert not may_fail(losses.squared_error, value, jnp.asarray(last), h, weightless)
+
+
+def test_ordinary_rows_need_no_closer_look(rng):
+    y = jnp.asarray(rng.normal(size=N))
+    for loss, target in ((losses.squared_error, y), (losses.absolute_error, y), (losses.logistic, y > 0)):
+        results = raw_value_grad_hess(loss, jnp.zeros(N), target.astype(float))
+        assert not may_fail(loss, *results, jnp.ones(N))
+    results = raw_value_grad_hess(losses.softmax(K), jnp.zeros((N, K)), jnp.arange(N) % K)
+    assert not may_fail(losses.softmax(K), *results, jnp.ones(N))

@@ -12,6 +12,7 @@ import pytest
 import jboost
 from jboost import _padding
 from jboost._padding import ROOMY_ROWS, bucket, pad_axis, reusable_size
+from jboost._typing import as_array, empty_for_device
 
 
 def test_row_counts_are_rounded_up_to_few_sizes():
@@ -80,3 +81,24 @@ def test_small_arrays_of_several_outputs_have_a_size_of_their_own(monkeypatch):
     monkeypatch.setattr(_padding, "_sizes", {1536})
     assert (reusable_size(1300), reusable_size(1300, 3)) == (1536, bucket(1430))
     assert reusable_size(1300, 100) == 1536  # large enough for one order of summation
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="only a CPU shares the memory of the host")
+@pytest.mark.parametrize("shape", [(1,), (7, 1001), (100_000,), (0, 3)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_a_cpu_takes_an_array_over_without_a_copy(shape, dtype):
+    for _ in range(3):
+        array = empty_for_device(shape, dtype)
+        array[...] = 3
+        taken = as_array(array)
+        assert (taken.shape, taken.dtype) == (shape, dtype)
+        np.testing.assert_array_equal(taken, np.full(shape, 3))
+        assert array.size == 0 or taken.unsafe_buffer_pointer() == array.ctypes.data
+
+
+def test_an_array_of_another_type_is_converted_and_not_shared():
+    array = np.array([1.5, -2.0])
+    taken = as_array(array, np.float32)
+    array[0] = 7
+    assert taken.dtype == np.float32
+    np.testing.assert_array_equal(taken, [1.5, -2.0])

@@ -18,7 +18,7 @@ from jboost._bins.columns import Columns, read_columns
 from jboost._bins.device import count_below, float_words, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
 from jboost._bins.quantiles import column_edges
-from jboost._typing import MISSING_BIN, as_array, is_traced, pytree, static_field
+from jboost._typing import MISSING_BIN, as_array, empty_for_device, is_traced, pytree, static_field
 
 _T = TypeVar("_T")
 _CELLS_WORTH_THREADS = 1 << 17  # fewer are done before a pool of threads has started
@@ -208,7 +208,7 @@ def _n_cores() -> int:
 
 def _host_codes(edges: BinEdges, columns: Columns, order: Sequence[int]) -> UInt[np.ndarray, "f n"]:
     exact, upper = edges.exact, np.asarray(edges.upper)
-    bins = np.empty((edges.n_features, columns.shape[0]), edges.code_dtype)
+    bins = empty_for_device((edges.n_features, columns.shape[0]), edges.code_dtype)
     remaining: Sequence[int] = range(edges.n_features)
     if columns.matrix is not None and native.can_bin(columns.matrix):
         # An array has no names, so its columns are in order. Those with categories are written over below.

@@ -1,10 +1,7 @@
 // Binning as plain C functions, for ctypes: it happens outside of XLA, on arrays of NumPy.
 
-#include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <thread>
-#include <vector>
 
 #include "../xla.h"
 #include "codes.h"
@@ -13,17 +10,11 @@ namespace {
 
 template <typename T, typename Code>
 void bin(jboost::Binning<T, Code> p, int64_t n_threads) {
-  constexpr int64_t kCellsPerThread = 1 << 16;  // worth starting a thread for
-  const int64_t useful = p.n_rows * p.n_features / kCellsPerThread;
-  const int64_t workers = std::min({n_threads, jboost::thread_limit().load(), useful});
-  jboost::bin_values(p, [workers](const auto& work) {
-    std::vector<std::thread> helpers;
-    try {
-      for (int64_t i = 1; i < workers; ++i) helpers.emplace_back(work);
-    } catch (const std::exception&) {  // no more threads: those that are there do it
-    }
-    work();
-    for (std::thread& helper : helpers) helper.join();
+  jboost::OwnThreads threads;
+  const jboost::Pool pool = threads.pool(n_threads);
+  const int64_t workers = pool.workers_for(p.n_rows * p.n_features);
+  jboost::bin_values(p, [&](const auto& work) {
+    jboost::Crew(pool, workers).run(workers, [&](int64_t, int64_t) { work(); });
   });
 }
 

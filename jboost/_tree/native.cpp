@@ -7,6 +7,8 @@
 
 #include "grow.h"
 
+#include <cstring>
+
 #include "../xla.h"
 
 namespace ffi = xla::ffi;
@@ -102,7 +104,36 @@ ffi::Error grow(const jboost::Pool& pool, const Arguments& a, const Results& r, 
   });
 }
 
-// Lays the codes of up to kGroup columns side by side for each row.
+// Byte j of word i becomes byte i of word j, by swapping quarters of ever smaller squares.
+inline void transpose(uint64_t (&words)[8]) {
+  constexpr uint64_t masks[] = {0x00ff00ff00ff00ff, 0x0000ffff0000ffff, 0x00000000ffffffff};
+  for (int level = 2; level >= 0; --level) {
+    const int side = 1 << level, bits = 8 * side;
+    for (int i = 0; i < 8; ++i) {
+      if (i & side) continue;
+      const uint64_t differing = ((words[i] >> bits) ^ words[i + side]) & masks[level];
+      words[i + side] ^= differing;
+      words[i] ^= differing << bits;
+    }
+  }
+}
+
+// Lays the codes of up to `width` columns side by side for the rows from `row` on, eight at a time; returns the first
+// row that is left. A row is written as a word, of which the next row overwrites what is beyond its width. For
+// little-endian machines, the only ones that XLA supports.
+inline int64_t group_by_words(const uint8_t* const* columns, int64_t n_columns, int64_t width, int64_t row, int64_t last,
+                              uint8_t* out) {
+  for (; (row + 7) * width + 8 <= last * width; row += 8) {
+    uint64_t words[8] = {};
+    for (int64_t j = 0; j < n_columns; ++j) std::memcpy(&words[j], columns[j] + row, 8);
+    transpose(words);
+    for (int64_t i = 0; i < 8; ++i) std::memcpy(out + (row + i) * width, &words[i], 8);
+  }
+  return row;
+}
+inline int64_t group_by_words(const uint16_t* const*, int64_t, int64_t, int64_t row, int64_t, uint16_t*) { return row; }
+
+// Lays the codes of up to kGroup columns side by side for each row. Rows beyond n are zeros, columns beyond f too.
 //
 // Argument: bins uint8|uint16 [..., f, n]; result the same type [..., groups, n, width].
 template <typename Code>
@@ -111,13 +142,16 @@ void group_columns(const jboost::Pool& pool, const Code* bins, int64_t f, int64_
   constexpr int64_t rows = 4096;  // what they take of the output stays in the first-level cache
   const int64_t groups = (f + width - 1) / width, blocks = (n_padded + rows - 1) / rows;
   jboost::Crew(pool, pool.workers_for(f * n)).run(groups * blocks, [&](int64_t unit, int64_t) {
-    const int64_t group = unit / blocks, first = unit % blocks * rows, last = std::min(first + rows, n_padded);
+    const int64_t group = unit / blocks, start = unit % blocks * rows, last = std::min(start + rows, n_padded);
+    const int64_t present = std::min(width, f - group * width), filled = std::max(start, std::min(last, n));
+    const Code* columns[jboost::kGroup] = {};
+    for (int64_t j = 0; j < present; ++j) columns[j] = bins + (group * width + j) * n;
+    Code* const to = out + group * n_padded * width;
+    const int64_t first = group_by_words(columns, present, width, start, filled, to);
     for (int64_t j = 0; j < width; ++j) {
-      const int64_t feature = group * width + j, last_filled = feature < f ? std::min(last, n) : first;
-      const Code* from = bins + feature * n;
-      Code* to = out + group * n_padded * width + j;
-      for (int64_t i = first; i < last_filled; ++i) to[i * width] = from[i];
-      for (int64_t i = std::max(first, last_filled); i < last; ++i) to[i * width] = 0;
+      const int64_t end = j < present ? filled : first;
+      for (int64_t i = first; i < end; ++i) to[i * width + j] = columns[j][i];
+      for (int64_t i = end; i < last; ++i) to[i * width + j] = 0;
     }
   });
 }
@@ -194,12 +228,18 @@ extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_group_columns(XLA_FFI_CallFrame* 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_group_columns, run_grouping,
                               ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>());
 
-// The same as a plain C function, for ctypes, with rows of zeros added up to n_padded.
-extern "C" JBOOST_EXPORT void jboost_group_on_host(const void* bins, int wide, int64_t f, int64_t n, int64_t n_padded,
-                                                   int64_t width, void* out) {
-  const jboost::Pool alone{1, {}};
-  if (wide)
-    group_columns(alone, static_cast<const uint16_t*>(bins), f, n, n_padded, width, static_cast<uint16_t*>(out));
-  else
-    group_columns(alone, static_cast<const uint8_t*>(bins), f, n, n_padded, width, static_cast<uint8_t*>(out));
+// The same as a plain C function, for ctypes, with rows of zeros added up to n_padded. Returns 1 if memory ran out.
+extern "C" JBOOST_EXPORT int jboost_group_on_host(const void* bins, int wide, int64_t f, int64_t n, int64_t n_padded,
+                                                  int64_t width, void* out) {
+  try {
+    jboost::OwnThreads threads;
+    const jboost::Pool pool = threads.pool(jboost::thread_limit());
+    if (wide)
+      group_columns(pool, static_cast<const uint16_t*>(bins), f, n, n_padded, width, static_cast<uint16_t*>(out));
+    else
+      group_columns(pool, static_cast<const uint8_t*>(bins), f, n, n_padded, width, static_cast<uint8_t*>(out));
+  } catch (const std::exception&) {
+    return 1;
+  }
+  return 0;
 }

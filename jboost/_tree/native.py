@@ -14,7 +14,7 @@ from jboost import _native
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules, Split
 from jboost._tree.columns import Bins, Columns, Derivatives, Grouped
-from jboost._typing import Layout, zeros_varying_like
+from jboost._typing import Layout, empty_for_device, zeros_varying_like
 
 TARGET = "jboost_grow_tree"
 GROUPING = "jboost_group_columns"
@@ -61,12 +61,12 @@ def group_on_host(bins: np.ndarray, n_rows: int) -> np.ndarray:
     """Do so on the host, without a compilation for each new shape, and add rows of zeros up to `n_rows`."""
     bins = np.ascontiguousarray(bins)
     n_features, n = bins.shape
-    grouped = np.empty(_grouped_shape(n_features, n_rows), bins.dtype)
+    grouped = empty_for_device(_grouped_shape(n_features, n_rows), bins.dtype)
     function = _native.library().jboost_group_on_host  # pyright: ignore[reportAttributeAccessIssue]
     sizes = (ctypes.c_int64(size) for size in (n_features, n, n_rows, grouped.shape[2]))
-    function(
-        ctypes.c_void_p(bins.ctypes.data), bins.itemsize == 2, *sizes, ctypes.c_void_p(grouped.ctypes.data)
-    )
+    start, target = (ctypes.c_void_p(array.ctypes.data) for array in (bins, grouped))
+    if function(start, bins.itemsize == 2, *sizes, target):
+        raise MemoryError("not enough memory to lay out the bins")
     return grouped
 
 
