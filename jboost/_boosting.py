@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jboost._fixed_point import quantise
+from jboost._fixed_point import Scale, find_scale
 from jboost._leaves import leaf_values, weighted_derivatives
 from jboost._loss import Loss
 from jboost._sampling import sample_columns, sample_rows
 from jboost._scoring import sum_rounds, take_leaves
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
-from jboost._tree import BuildHistogram, Columns, Tree, group_columns, grow_tree, is_preferred
+from jboost._tree import BuildHistogram, Columns, Derivatives, Tree, group_columns, grow_tree, is_preferred
 from jboost._typing import (
     Layout,
     Reduce,
@@ -115,9 +115,10 @@ def step(
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
     allowed = sample_columns(column_key, problem.usable, *shares, spec.max_depth)
     columns = Columns(rows.bins, allowed, problem.layout)
-    tree, leaf = _grow(columns, g, h, weight > 0, spec, hyper, build_histogram, reduce)
+    scales = find_scale(g, reduce), find_scale(h, reduce)
+    tree, leaf = _grow(columns, Derivatives(g, h), scales, weight > 0, spec, hyper, build_histogram, reduce)
     leaf_value = hyper.learning_rate * leaf_values(
-        loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, (g, h), reduce
+        loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, (g, h), scales, reduce
     )
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value)
@@ -181,8 +182,8 @@ def _draw_rows(key: Array, weight: Float[Array, " n"], hyper: Hyper, sample: Sam
 
 def _grow(
     columns: Columns,
-    g: Float[Array, "n k"],
-    h: Float[Array, "n k"],
+    derivatives: Derivatives,
+    scales: tuple[Scale, Scale],
     active: Bool[Array, " n"],
     spec: Spec,
     hyper: Hyper,
@@ -190,20 +191,22 @@ def _grow(
     reduce: Reduce,
 ) -> tuple[Tree, Int[Array, "n *k"]]:
     """Grow one tree for all outputs, or one for each."""
-    hyper = jax.lax.stop_gradient(hyper)
-    pairs = jax.lax.stop_gradient(jnp.stack([g, h], axis=-1))
+    derivatives, hyper = jax.lax.stop_gradient((derivatives, hyper))
+    steps = 1 / jnp.stack([scale.factor for scale in scales], axis=-1)
 
-    def grow(pairs: Float[Array, "n c"]) -> tuple[Tree, Int[Array, " n"]]:
-        statistics, scale = quantise(pairs, reduce)
+    def grow(derivatives: Derivatives, steps: Float[Array, "k 2"]) -> tuple[Tree, Int[Array, " n"]]:
+        in_order = steps.reshape(-1)
         if spec.counts_rows:
-            statistics = jnp.concatenate([statistics, active[:, None].astype(statistics.dtype)], axis=1)
-            scale = jnp.append(scale, 1.0)
-        rules = Rules(hyper, 1.0 / scale, spec)
-        return grow_tree(columns, statistics, active, rules, build_histogram, reduce)
+            in_order = jnp.append(in_order, 1.0)
+        rules = Rules(hyper, in_order, spec)
+        return grow_tree(columns, derivatives, active, rules, build_histogram, reduce)
+
+    def grow_one(g: Float[Array, " n"], h: Float[Array, " n"], steps: Float[Array, " 2"]) -> Any:
+        return grow(Derivatives(g[:, None], h[:, None]), steps[None])
 
     if spec.multi_output == "separate":
-        return jax.vmap(grow, in_axes=1, out_axes=(0, 1))(pairs)
-    return grow(pairs.reshape(pairs.shape[0], -1))
+        return jax.vmap(grow_one, in_axes=(1, 1, 0), out_axes=(0, 1))(*derivatives, steps)
+    return grow(derivatives, steps)
 
 
 def _validate(problem: Problem, state: State, tree: Tree, leaf_value: Array) -> tuple[Array, Array]:

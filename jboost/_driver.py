@@ -16,6 +16,8 @@ from tqdm.auto import tqdm
 
 from jboost import _sharding
 from jboost._boosting import Problem, Round, SampleRows, State, is_finished, mean_loss, step
+from jboost._memory import release_freed
+from jboost._padding import ROOMY_ROWS
 from jboost._sampling import sample_rows
 from jboost._tree import Tree
 from jboost._typing import Reduce, identity
@@ -42,11 +44,14 @@ def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, 
     problem = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
     chunks = [jax.tree.map(np.asarray, _blank(problem, state, 0))]
     done, size, loss = 0, 1, jnp.nan
+    memory_counts = problem.train.weight.size >= ROOMY_ROWS
     hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal
     delay = QUIET_SECONDS if verbose is None else 0.0
     with tqdm(total=wanted, desc="boosting", unit="round", disable=hidden, delay=delay) as bar:
         try:
             while done < wanted:
+                if memory_counts and done < 2:  # something may have been compiled
+                    release_freed()
                 began = time.perf_counter()
                 new, rounds, loss, finished = run_chunk(problem, state, min(size, wanted - done))
                 count = int(new.round - state.round)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jboost._derivatives import full_hessian, value_grad_hess
-from jboost._fixed_point import sum_by_group
+from jboost._fixed_point import Scale, sum_by_group
 from jboost._loss import Loss, Quantile
 from jboost._quantile import grouped_quantile
 from jboost._scoring import take_leaves
@@ -27,6 +27,7 @@ def leaf_values(
     hyper: Hyper,
     n_leaves: int,
     derivatives: tuple[Array, Array],
+    scales: tuple[Scale | None, Scale | None],
     reduce: Reduce = identity,
 ) -> Float[Array, "leaves k"]:
     """Compute every leaf's value before shrinkage; 0 for a leaf without rows.
@@ -45,6 +46,8 @@ def leaf_values(
         Leaves of a tree.
     derivatives : g, h [n k]
         Weighted derivatives at the current scores.
+    scales : of g and h
+        What `find_scale` gives for them.
     reduce : function
         Sums an array over the devices that hold the other rows; a quantile rule needs all rows on one.
     """
@@ -56,7 +59,8 @@ def leaf_values(
     for step in range(loss.leaf.steps):
         if step > 0:
             derivatives = weighted_derivatives(loss, score + take_leaves(value, leaf), y, weight)[1:]
-        value = _newton_step(loss, score, y, weight, leaf, hyper, derivatives, value, reduce)
+            scales = None, None
+        value = _newton_step(loss, score, y, weight, leaf, hyper, derivatives, scales, value, reduce)
     return value
 
 
@@ -81,6 +85,7 @@ def _newton_step(
     leaf: Array,
     hyper: Hyper,
     derivatives: tuple[Array, Array],
+    scales: tuple[Scale | None, Scale | None],
     value: Float[Array, "leaves k"],
     reduce: Reduce,
 ) -> Float[Array, "leaves k"]:
@@ -88,12 +93,14 @@ def _newton_step(
     n_leaves = value.shape[0]
     if loss.hessian == "full":
         at = score + take_leaves(value, leaf)
-        g_sum = sum_by_leaf(derivatives[0][..., None], leaf, n_leaves, reduce)[..., 0]
+        g_sum = sum_by_leaf(derivatives[0][..., None], leaf, n_leaves, reduce, scales[0])[..., 0]
         hessian = full_hessian(loss, at, y) * weight[:, None, None]
         h_sum = sum_by_leaf(hessian, leaf, n_leaves, reduce)
         return _solve(g_sum - jnp.einsum("ljk,lk->lj", h_sum, value), h_sum, hyper)
-    sums = sum_by_leaf(jnp.stack(derivatives, axis=-1), leaf, n_leaves, reduce)
-    g_sum, h_sum = sums[..., 0], sums[..., 1]
+    g_sum, h_sum = (
+        sum_by_leaf(values[..., None], leaf, n_leaves, reduce, scale)[..., 0]
+        for values, scale in zip(derivatives, scales, strict=True)
+    )
     return leaf_value(g_sum - h_sum * value, h_sum, hyper)
 
 
@@ -122,11 +129,21 @@ def _quantiles(
 
 
 def sum_by_leaf(
-    values: Float[Array, "n k c"], leaf: Int[Array, "n *k"], n_leaves: int, reduce: Reduce
+    values: Float[Array, "n k c"],
+    leaf: Int[Array, "n *k"],
+    n_leaves: int,
+    reduce: Reduce,
+    scale: Scale | None = None,
 ) -> Float[Array, "leaves k c"]:
-    """Sum the c values of each row and output by leaf; each output may have leaves of its own."""
+    """Sum the c values of each row and output by leaf; each output may have leaves of its own.
+
+    The scale may be given where c is 1.
+    """
     n, k, c = values.shape
-    if leaf.ndim == 2:
-        by_output = jax.vmap(lambda one, leaf: sum_by_group(one, leaf, n_leaves, reduce), (1, 1), 1)
-        return by_output(values, leaf)
-    return sum_by_group(values.reshape(n, k * c), leaf, n_leaves, reduce).reshape(n_leaves, k, c)
+    if leaf.ndim == 1:
+        return sum_by_group(values.reshape(n, k * c), leaf, n_leaves, reduce, scale).reshape(n_leaves, k, c)
+
+    def of_output(values: Float[Array, "n c"], leaf: Int[Array, " n"], scale: Scale | None) -> Array:
+        return sum_by_group(values, leaf, n_leaves, reduce, jax.tree.map(jnp.atleast_1d, scale))
+
+    return jax.vmap(of_output, (1, 1, 0), 1)(values, leaf, scale)

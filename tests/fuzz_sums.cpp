@@ -16,12 +16,12 @@ int ceil_log2(int64_t count) {
 
 template <typename T>
 struct Result {
-  Array<int32_t> integers, sums, bits;
+  Array<int32_t> sums, bits, counts;
   Array<T> scale;
   bool operator==(const Result& other) const {
     for (int64_t c = 0; c < scale.size; ++c)
       if (!(scale[c] == other.scale[c] || (std::isnan(scale[c]) && std::isnan(other.scale[c])))) return false;
-    return integers == other.integers && sums == other.sums && bits == other.bits;
+    return counts == other.counts && sums == other.sums && bits == other.bits;
   }
 };
 
@@ -57,18 +57,15 @@ struct Case {
   }
 
   Result<T> sum(int64_t n_threads) {
-    Result<T> result{Array<int32_t>(n * c, -1), Array<int32_t>(n_groups * c * jboost::n_limbs<T>, -1), Array<int32_t>(c),
+    Result<T> result{Array<int32_t>(n_groups * c * jboost::n_limbs<T>, -1), Array<int32_t>(c), Array<int32_t>(c),
                      Array<T>(c)};
     with_pool(n_threads, [&](const jboost::Pool& pool) {
-      const int64_t workers = pool.workers_for(n * c);
-      jboost::Crew crew(pool, workers);
-      jboost::FixedPoint<T> fixed({values.get(), n, c}, &crew);
-      fixed.round(result.integers.get());
-      for (int64_t column = 0; column < c; ++column) {
-        result.scale[column] = fixed.scale(column);
-        result.bits[column] = std::min(std::max(31 - ceil_log2(fixed.count(column)), 1), 30);
-      }
-      fixed.sum_by_group(is_grouped ? group.get() : nullptr, n_groups, result.bits.get(), workers, result.sums.get());
+      jboost::FixedPoint<T> fixed({values.get(), n, c}, pool);
+      fixed.find_scale(result.scale.get(), result.counts.get());
+      for (int64_t column = 0; column < c; ++column)
+        result.bits[column] = std::min(std::max(31 - ceil_log2(result.counts[column]), 1), 30);
+      fixed.sum_by_group(is_grouped ? group.get() : nullptr, n_groups, result.scale.get(), result.bits.get(),
+                         result.sums.get());
     });
     return result;
   }

@@ -46,23 +46,25 @@ struct Case {
   Shape s;
   Array<uint8_t> narrow;
   Array<uint16_t> wide;
-  Array<int32_t> statistics, categorical;
+  Array<int32_t> categorical;
   Array<bool> active, allowed;
-  Array<T> scale;
+  Array<T> g, h, scale;
   jboost::Growth<T> growth{};
 
   explicit Case(const Shape& shape)
       : s(shape), narrow(s.wide ? 0 : s.groups() * s.n * s.width), wide(s.wide ? s.groups() * s.n * s.width : 0),
-        statistics(s.n * s.c()), categorical(draw(0, s.f / 2)), active(s.n), allowed(s.depth * s.f), scale(s.c(), 1) {
+        categorical(draw(0, s.f / 2)), active(s.n), allowed(s.depth * s.f), g(s.n * s.k), h(s.n * s.k), scale(s.c(), 1) {
     const int64_t share = draw(0, 4);
     for (int64_t i = 0; i < s.n; ++i) active[i] = share == 0 || draw(0, 9) < 2 * share;
     for (int64_t i = 0; i < allowed.size; ++i) allowed[i] = draw(0, 4) > 0;
     for (int64_t i = 0; i < categorical.size; ++i) categorical[i] = static_cast<int32_t>(2 * i);
     for (int64_t i = 0; i < 2 * s.k; ++i) scale[i] = std::ldexp(T{1}, static_cast<int>(draw(-30, 3)));
-    fill_statistics();
+    fill(g, 0);
+    fill(h, 1);
     fill_codes();
     growth.grouped = {s.wide ? static_cast<const void*>(wide.get()) : narrow.get(), s.wide, s.n, s.f, s.width};
-    growth.statistics = statistics.get();
+    growth.g = g.get();
+    growth.h = h.get();
     growth.active = active.get();
     growth.allowed = allowed.get();
     growth.rules = {T(draw(0, 3)), T(0.5 * draw(0, 1)), T(0.25 * draw(0, 1)), T(draw(0, 2)), scale.get(), s.k,
@@ -86,17 +88,21 @@ struct Case {
   }
   bool is_categorical(int64_t feature) const { return feature % 2 == 0 && feature / 2 < categorical.size; }
 
-  void fill_statistics() {
+  // With derivatives, all but those of inactive rows of a magnitude that their scale allows.
+  void fill(Array<T>& values, int64_t is_h) {
     // Codes beyond the last may be counted twice: small numbers keep such sums inside of an int32.
-    const int64_t limit = (int64_t{1} << (s.keeps_contract ? 30 : 20)) / s.n;
-    const bool anything = draw(0, 9) > 0;
+    const int64_t limit = (int64_t{1} << (s.keeps_contract ? 29 : 20)) / s.n;
+    const bool anything = draw(0, 9) > 0, is_nan = draw(0, 19) == 0;
     for (int64_t i = 0; i < s.n; ++i)
-      for (int64_t j = 0; j < s.c(); ++j) {
-        const bool is_count = j == 2 * s.k, is_g = j % 2 == 0;
-        const int64_t value = is_count ? 1 : !anything ? 0 : is_g ? draw(-limit, limit) : draw(0, limit);
+      for (int64_t j = 0; j < s.k; ++j) {
+        const int64_t value = !anything ? 0 : is_h ? draw(0, limit) : draw(-limit, limit);
         const int64_t ignored = draw(INT32_MIN, INT32_MAX);
-        statistics[i * s.c() + j] = static_cast<int32_t>(active[i] ? value : ignored);
+        values[i * s.k + j] = static_cast<T>(active[i] ? value : ignored) * scale[2 * j + is_h];
       }
+    if (is_nan) {
+      values[draw(0, s.n * s.k - 1)] = std::numeric_limits<T>::infinity();
+      for (int64_t j = 0; j < s.k; ++j) scale[2 * j + is_h] = std::numeric_limits<T>::quiet_NaN();
+    }
   }
   void fill_codes() {
     for (int64_t feature = 0; feature < s.groups() * s.width; ++feature) {

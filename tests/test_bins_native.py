@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from typing import Any
 
 import native_library
 import numpy as np
 import pytest
-from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -155,23 +151,3 @@ def test_refuses_shapes_that_disagree():
             native.fill_codes(values, edges, wrong, 1)
     with pytest.raises(ValueError, match="codes must be contiguous"):
         native.fill_codes(values, edges[:1], np.zeros((2, 5), np.uint8), 1)
-
-
-@pytest.mark.slow
-def test_header_under_sanitizers(tmp_path):
-    """Any floats, steps between them and numbers of edges."""
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
-    if compiler is None:
-        pytest.skip("the C++ binning was not fuzzed: no compiler found")
-    program = tmp_path / "fuzz"
-    options = [
-        "-std=c++17",
-        "-O1",
-        "-DJBOOST_NO_CLONES",
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover=all",
-    ]
-    source = ROOT / "tests" / "bins_fuzz.cpp"
-    subprocess.run([compiler, *options, f"-I{ROOT / 'jboost'}", str(source), "-o", str(program)], check=True)
-    done = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stdout + done.stderr

@@ -79,9 +79,9 @@ OWN_TREES = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import PartitionSpec as P
 from jboost import Hyper, Spec
-from jboost._fixed_point import quantise
+from jboost._fixed_point import find_scale
 from jboost._split import Rules
-from jboost._tree import Columns, grow_tree
+from jboost._tree import Columns, Derivatives, grow_tree
 from jboost._typing import Layout
 
 rng = np.random.default_rng(0)
@@ -96,9 +96,10 @@ for policy in ("symmetric", "depthwise"):
     spec = Spec(max_depth=depth, grow_policy=policy)
 
     def grow(pairs, bins, active, allowed):
-        statistics, scale = quantise(jnp.where(active[:, None], pairs, 0))
+        pairs = jnp.where(active[:, None], pairs, 0)
+        scale, derivatives = find_scale(pairs).factor, Derivatives(pairs[:, :1], pairs[:, 1:])
         rules = Rules(jax.tree.map(jnp.float32, Hyper()), 1 / scale, spec)
-        return grow_tree(Columns(bins, allowed, Layout(32, True, (5,), 32)), statistics, active, rules)
+        return grow_tree(Columns(bins, allowed, Layout(32, True, (5,), 32)), derivatives, active, rules)
 
     def on_a_device(pairs, *shared):  # its own gradients; bins and rows are those of all
         return jax.tree.map(lambda x: x[None], grow(pairs[0], *shared))

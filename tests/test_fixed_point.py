@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from jboost._fixed_point import native, sum_by_group, total
-from jboost._fixed_point.quantise import quantise_on_devices
+from jboost._fixed_point import find_scale, native, sum_by_group, total
+from jboost._fixed_point.quantise import find_scale_in_jax
 from jboost._fixed_point.sums import limb_sums
 
 GROUPS = 5
@@ -75,26 +76,41 @@ def check_sums(found: np.ndarray, values: np.ndarray, group: np.ndarray) -> None
 
 @pytest.mark.parametrize(("n", "c"), [(1, 1), (2, 2), (7, 3), (4097, 20), (30_000, 1)])
 def test_twins_give_the_same_bits(n, c, precision, rng):
-    native_library.require(native.quantise_available)
+    native_library.require(native.scale_available)
     native_library.require(native.sums_available)
-    n_limbs, group = (2 if precision is np.float32 else 3), draw_group(rng, n)
-    pairs = [
-        (jax.jit(quantise_on_devices), jax.jit(native.quantise)),
-        *(
-            tuple(jax.jit(partial(twin, group=of, n_groups=groups, n_limbs=n_limbs)) for twin in twins)
-            for of, groups in ((group, GROUPS), (None, 1))
-            for twins in [(limb_sums, native.sum_by_group)]
-        ),
-    ]
+    sizes, group = {"n_limbs": 2 if precision is np.float32 else 3}, draw_group(rng, n)
+
+    def check(twins: list[Callable], *arguments: Any) -> Any:
+        expected, found = (jax.jit(twin)(*arguments) for twin in twins)
+        for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(other, one)
+        return expected
+
     columns = np.tile(draw_columns(rng, n, precision), (1, 2))
     for first in range(0, 10, c):
         values = columns[:, first : first + c]
         if values.shape[1] < c:
             break
-        for plain, in_cpp in pairs:
-            for expected, found in zip(plain(values), in_cpp(values), strict=True):
-                assert expected.dtype == found.dtype
-                np.testing.assert_array_equal(found, expected)
+        factor, count = check([find_scale_in_jax, native.find_scale], values)
+        bits = np.clip(31 - np.ceil(np.log2(np.maximum(count, 1))), 1, 30).astype(np.int32)
+        for of, n_groups in ((group, GROUPS), (None, 1)):
+            twins = [
+                lambda *arguments, twin=twin, of=of, n_groups=n_groups: twin(
+                    arguments[0], of, *arguments[1:], n_groups=n_groups, **sizes
+                )
+                for twin in (limb_sums, native.sum_by_group)
+            ]
+            check(twins, values, factor, bits)
+
+
+def test_a_scale_that_is_known_changes_nothing(precision, rng):
+    values, group = draw_columns(rng, 300, precision), draw_group(rng, 300)
+    for function in (sum_by_group, PLAIN):
+        found = jax.jit(lambda v, g, function=function: function(v, g, GROUPS, scale=find_scale(v)))(
+            values, group
+        )
+        np.testing.assert_array_equal(found, by_group(function)(values, group))
 
 
 @pytest.mark.parametrize("factor", [1e-300, 1e-60, 1e60, 1e300])

@@ -11,7 +11,7 @@ import native_library
 import numpy as np
 import pytest
 
-from jboost._fixed_point import quantise
+from jboost._fixed_point import find_scale, quantise
 from jboost._histogram import build_histogram, joined, matmul, native, xla
 
 INT32_MAX = 2**31 - 1
@@ -170,7 +170,7 @@ def test_inside_grad_and_scan(twin, rng):
 
     def loss(rate):
         def step(total, sign):
-            integers, _ = quantise(sign * rate * g)
+            integers = quantise(sign * rate * g, find_scale(sign * rate * g).factor)
             sums = twin(bins, slot, integers, 1, 16)[:, 0, 0, 0]
             chosen = bins[0] == jnp.argmax(sums)  # a split, of the sort that a fit makes
             return total + rate**2 * jnp.sum(jnp.where(chosen, g[:, 0], 0.0)), jnp.argmax(sums)
@@ -203,7 +203,7 @@ def test_gives_the_same_to_several_python_threads(rng):
 SEVERAL_DEVICES = """
 import jax, numpy as np
 from jax.sharding import PartitionSpec as P
-from jboost._fixed_point import quantise
+from jboost._fixed_point import find_scale, quantise
 from jboost._histogram import build_histogram, native_available
 assert len(jax.devices()) == 4
 rng = np.random.default_rng(0)
@@ -212,8 +212,8 @@ slot = rng.integers(0, 4, 4000).astype(np.int32)
 g = (rng.normal(size=(4000, 2)) ** 5).astype(np.float32)
 
 def one_device(bins, slot, g, reduce=lambda x: x):
-    values, scale = quantise(g, reduce)
-    return reduce(build_histogram(bins, slot, values, 2, 64)), scale
+    scale = find_scale(g, reduce).factor
+    return reduce(build_histogram(bins, slot, quantise(g, scale), 2, 64)), scale
 
 mesh = jax.make_mesh((4,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
 sharded = lambda weight_spec: jax.jit(jax.shard_map(

@@ -5,16 +5,16 @@ from __future__ import annotations
 import native_library
 import pytest
 
-FUZZERS = ("fuzz_histogram", "fuzz_tree", "fuzz_sums")
+WITH_THREADS = ("fuzz_histogram", "fuzz_tree", "fuzz_sums")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FUZZERS)
+@pytest.mark.parametrize("name", [*WITH_THREADS, "fuzz_scoring", "fuzz_bins"])
 def test_addresses_and_undefined_behaviour(name, tmp_path):
     native_library.run_fuzzer(name, tmp_path, "address,undefined")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FUZZERS)
+@pytest.mark.parametrize("name", WITH_THREADS)
 def test_threads_do_not_race(name, tmp_path):
     native_library.run_fuzzer(name, tmp_path, "thread", "60")

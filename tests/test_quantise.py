@@ -11,15 +11,22 @@ import native_library
 import numpy as np
 import pytest
 
-from jboost._fixed_point import native, quantise
-from jboost._fixed_point.quantise import quantise_on_devices
+from jboost._fixed_point import Scale, find_scale, native, quantise
+from jboost._fixed_point.quantise import find_scale_in_jax
 
 
 @pytest.fixture(params=["plain", "native", "public"])
 def twin(request):
+    """Give (values) -> (integers, factor) by each way to find the scale."""
     if request.param == "native":
-        native_library.require(native.quantise_available)
-    return {"plain": quantise_on_devices, "native": native.quantise, "public": quantise}[request.param]
+        native_library.require(native.scale_available)
+    find = {"plain": find_scale_in_jax, "native": native.find_scale, "public": find_scale}[request.param]
+    return partial(rounded, find=find)
+
+
+def rounded(values, find=find_scale):
+    factor = Scale(*find(values)).factor
+    return quantise(values, factor), factor
 
 
 def exact_scale(column):
@@ -91,8 +98,10 @@ def test_quantise_is_the_same_for_rows_in_parts(seed):
     values = near_power * rng.permutation(np.linspace(0.1, 1.9, n)).astype(np.float32)[:, None]
     values[:, 1] *= np.float32(2**18 / n)
     values[:, 2] = rng.standard_cauchy(n)
-    whole, scale = jax.jit(quantise)(values)
-    over_parts = jax.vmap(partial(quantise, reduce=lambda x: jax.lax.psum(x, "part")), axis_name="part")
+    whole, scale = jax.jit(rounded)(values)
+    over_parts = jax.vmap(
+        partial(rounded, find=partial(find_scale, reduce=lambda x: jax.lax.psum(x, "part"))), axis_name="part"
+    )
     parts, scales = jax.jit(over_parts)(values.reshape(4, -1, 3))
     np.testing.assert_array_equal(parts.reshape(n, 3), whole)
     np.testing.assert_array_equal(scales, np.tile(scale, (4, 1)))
@@ -102,7 +111,7 @@ def test_quantise_is_the_same_for_rows_in_parts(seed):
 
 def test_quantise_has_no_derivative():
     values = jnp.array([[1.0], [2.0]])
-    slope = jax.jit(jax.grad(lambda x: jnp.sum(quantise(x)[0] * x)))(values)
+    slope = jax.jit(jax.grad(lambda x: jnp.sum(rounded(x)[0] * x)))(values)
     np.testing.assert_array_equal(slope, np.array(values) * 2**28)
 
 
@@ -110,6 +119,6 @@ def test_a_batch_is_each_of_its_elements(twin, rng):
     values = rng.normal(size=(5, 3, 60, 2)).astype(np.float32)
     integers, scale = jax.jit(jax.vmap(jax.vmap(twin, in_axes=2), in_axes=0))(values.swapaxes(1, 3))
     for i, j in np.ndindex(5, 3):
-        own = quantise_on_devices(jnp.asarray(values.swapaxes(1, 3)[i, :, :, j]))
+        own = rounded(jnp.asarray(values.swapaxes(1, 3)[i, :, :, j]))
         np.testing.assert_array_equal(integers[i, j], own[0])
         np.testing.assert_array_equal(scale[i, j], own[1])

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from jboost import Hyper, Spec
-from jboost._fixed_point import quantise
+from jboost._fixed_point import find_scale
 from jboost._histogram import with_siblings, xla
 from jboost._split import Rules
-from jboost._tree import Columns, Tree, grow_by_level, grow_tree, leaf_index, native, tree_depth
+from jboost._tree import Columns, Derivatives, Tree, grow_by_level, grow_tree, leaf_index, native, tree_depth
 from jboost._typing import Layout
 
 N, DEPTH, N_CODES = 200, 3, 16
@@ -57,11 +57,16 @@ def compiled_grow(
     bins: Any, pairs: Any, active: Any, allowed: Any, spec: Spec, twin: Any, layout: Layout
 ) -> tuple[Tree, jax.Array]:
     """Grow one tree as a round of boosting does."""
-    statistics, scale = quantise(jnp.where(active[:, None], pairs, 0.0))
-    # Inactive rows keep some statistics: it is the tree that must not count them.
-    statistics = jnp.where(active[:, None], statistics, (1e6 * pairs).astype(jnp.int32))
+    scale = find_scale(jnp.where(active[:, None], pairs, 0.0)).factor
+    # Inactive rows keep some derivatives: it is the tree that must not count them.
+    pairs = jnp.where(active[:, None], pairs, 3 * pairs)
     hyper = jax.tree.map(jnp.float32, Hyper(min_child_weight=3.0))
-    tree, leaf = twin(Columns(bins, allowed, layout), statistics, active, Rules(hyper, 1 / scale, spec))
+    tree, leaf = twin(
+        Columns(bins, allowed, layout),
+        Derivatives(pairs[:, :1], pairs[:, 1:]),
+        active,
+        Rules(hyper, 1 / scale, spec),
+    )
     return tree if isinstance(tree, Tree) else Tree(*tree), leaf
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from jboost import Hyper, Spec, _native
-from jboost._fixed_point import quantise
+from jboost._fixed_point import find_scale
 from jboost._spec import GrowPolicy
 from jboost._split import Rules
-from jboost._tree import Columns, Tree, arrange_bins, grow_by_level, grow_tree, native
+from jboost._tree import Columns, Derivatives, Tree, arrange_bins, grow_by_level, grow_tree, native
 from jboost._typing import Layout
 
 CATEGORY_CODES = 16
@@ -92,16 +92,15 @@ def draw(case: Case, seed: int = 0, dtype: Any = np.float32) -> tuple[Any, ...]:
     if case.ties:
         g, h = np.sign(np.round(g)), np.ones_like(h)
     active = rng.random(case.n) < case.active
-    pairs = np.stack([g, h], axis=-1).reshape(case.n, -1) * active[:, None]
-    statistics, scale = quantise(jnp.asarray(pairs, dtype))
+    derivatives = Derivatives(*(jnp.asarray(values * active[:, None], dtype) for values in (g, h)))
+    scale = jnp.stack([find_scale(values).factor for values in derivatives], axis=-1).reshape(-1)
     spec = Spec(max_depth=case.depth, grow_policy=case.policy, **case.spec)
     if spec.counts_rows:
-        statistics = jnp.column_stack([statistics, active.astype(np.int32)])
         scale = jnp.append(scale, jnp.ones(1, dtype))
     hyper = jax.tree.map(lambda number: jnp.asarray(number, dtype), Hyper(**case.hyper))
     allowed = rng.random((case.depth, case.f)) < case.allowed
     bins = bins.astype(np.uint8 if case.codes <= 256 else np.uint16)
-    return bins, allowed, statistics, active, Rules(hyper, 1 / scale, spec)
+    return bins, allowed, derivatives, active, Rules(hyper, 1 / scale, spec)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -253,10 +252,11 @@ def test_arranged_bins_give_the_same_tree(name):
     if not native.is_preferred():
         pytest.skip("bins are arranged in groups only where there is nothing but a CPU")
     case = CASES[name]
-    bins, allowed, statistics, active, rules = draw(case)
-    expected = grow(grow_tree, case.layout, bins, allowed, statistics, active, rules)
+    bins, allowed, derivatives, active, rules = draw(case)
+    expected = grow(grow_tree, case.layout, bins, allowed, derivatives, active, rules)
     arranged = arrange_bins(bins, case.n + 40)
     assert arranged.ndim == 3
-    more = (jnp.pad(statistics, ((0, 40), (0, 0)), constant_values=77), np.pad(active, (0, 40)))
+    longer = [jnp.pad(values, ((0, 40), (0, 0)), constant_values=7) for values in derivatives]
+    more = (Derivatives(*longer), np.pad(active, (0, 40)))
     tree, leaf = grow(grow_tree, case.layout, arranged, allowed, *more, rules)
     assert_same((tree, leaf[: case.n]), expected)

@@ -97,10 +97,15 @@ def _share_bins(
     def bins(mass: float) -> Int[np.ndarray, " r"]:
         return np.clip(np.ceil(run_mass / mass), 1, run_size).astype(np.int64)
 
+    if run_mass.size == 1:  # most columns: no value is heavy
+        return np.minimum(run_size, n_bins)
     too_light, affordable = 0.0, float(run_mass.max())
     for _ in range(60):
         middle = (too_light + affordable) / 2
-        if middle > 0 and bins(middle).sum() <= n_bins:
+        counts = bins(middle) if middle > 0 else run_size
+        if counts.sum() == n_bins:
+            return counts  # a lighter mass could only ask for more
+        if middle > 0 and counts.sum() < n_bins:
             affordable = middle
         else:
             too_light = middle

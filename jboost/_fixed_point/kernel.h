@@ -74,19 +74,10 @@ JBOOST_INLINE void sum_magnitudes(const T* values, int64_t n, int64_t width, con
   });
 }
 
-template <typename T>
-JBOOST_INLINE void round_values(const T* values, int64_t n, int64_t width, const T* scale, int32_t* out) {
-  by_period(n, width, [&](int64_t i, int64_t m) JBOOST_INLINE_LAMBDA {
-    for (int64_t j = 0; j < m; ++j) {
-      const T value = scale[j] == 0 ? T{0} : values[i + j];
-      out[i + j] = static_cast<int32_t>(std::nearbyint(value * scale[j]));
-    }
-  });
-}
-
 // Writes the limbs of each value: the nearest integer to value * scale, then that of what is left times 2^bits, ...
 template <int kLimbs, typename T>
-JBOOST_INLINE void split_values(const T* values, int64_t n, int64_t width, const T* scale, const T* step, int32_t* out) {
+JBOOST_INLINE void split_values(const T* values, int64_t n, int64_t width, const T* scale, const T* step,
+                                int32_t* out) {
   by_period(n, width, [&](int64_t i, int64_t m) JBOOST_INLINE_LAMBDA {
     for (int64_t j = 0; j < m; ++j) {
       T rest = scale[j] == 0 ? T{0} : values[i + j] * scale[j];
@@ -135,10 +126,6 @@ JBOOST_INLINE void add_by_group(const T* values, const int32_t* group, int64_t r
       return internal::sum_magnitudes<T>(values, n, internal::kWidth, factor, sums, counts);                          \
     internal::sum_magnitudes<T>(values, n, width, factor, sums, counts);                                              \
   }                                                                                                                   \
-  JBOOST_CLONES static void round_values(const T* values, int64_t n, int64_t width, const T* scale, int32_t* out) {   \
-    if (width == internal::kWidth) return internal::round_values<T>(values, n, internal::kWidth, scale, out);         \
-    internal::round_values<T>(values, n, width, scale, out);                                                          \
-  }                                                                                                                   \
   JBOOST_CLONES static void add_by_group(const T* values, const int32_t* group, int64_t rows, int64_t n_columns,      \
                                          int64_t width, const T* scale, const T* step, int64_t n_groups,              \
                                          int32_t* buffer, int32_t* sums) {                                            \
@@ -157,53 +144,79 @@ JBOOST_DISPATCH(double, 3)
 template <typename T>
 constexpr int n_limbs = sizeof(T) == 4 ? 2 : 3;  // beyond the precision of the floats
 
-// The scale of each column, and how many of its values are not 0.
+// Columns in blocks of rows, that are shared out.
 template <typename T>
 class FixedPoint {
  public:
-  FixedPoint(const Columns<T>& columns, Crew* crew)
-      : columns_(columns), crew_(*crew), width_(internal::period(columns.n_columns)),
-        n_blocks_((columns.n_rows + internal::kBlock - 1) / internal::kBlock) {
-    find_scale();
+  FixedPoint(const Columns<T>& columns, const Pool& pool)
+      : columns_(columns), n_workers_(pool.workers_for(columns.n_rows * columns.n_columns)), crew_(pool, n_workers_),
+        width_(internal::period(columns.n_columns)),
+        n_blocks_((columns.n_rows + internal::kBlock - 1) / internal::kBlock) {}
+
+  // The factor of each column, NaN if it is not finite, and how many of its values are not 0.
+  void find_scale(T* factors, int32_t* counts) {
+    constexpr int max_exponent = std::numeric_limits<T>::max_exponent;
+    const int64_t c = columns_.n_columns;
+    const auto largest = by_column<internal::Word<T>>(
+        1, [&](const T* values, int64_t n, auto* result) { largest_bits(values, n, width_, result); },
+        [](auto a, auto b) { return std::max(a, b); });
+    std::vector<int> shift(c);
+    std::vector<T> units(c, 0);
+    for (int64_t column = 0; column < c; ++column) {
+      const int biased = static_cast<int>(largest[column] >> (std::numeric_limits<T>::digits - 1));
+      const int exponent = std::max(biased - (max_exponent - 2), -internal::max_power<T>);
+      shift[column] = std::min(internal::kBits - exponent, internal::max_power<T>);
+      if (exponent <= max_exponent) units[column] = std::ldexp(T{1}, shift[column]);
+    }
+    const std::vector<T> repeated = over_period(units.data());
+    const auto sums = by_column<int64_t>(
+        2,
+        [&](const T* values, int64_t n, int64_t* result) {
+          sum_magnitudes(values, n, width_, repeated.data(), result, result + width_);
+        },
+        [](int64_t a, int64_t b) { return a + b; });
+    for (int64_t column = 0; column < c; ++column) {
+      int ceil_log2 = 0;
+      while (int64_t{1} << ceil_log2 < sums[column]) ++ceil_log2;
+      const int exponent = std::clamp(internal::kBits - ceil_log2 + shift[column], -internal::max_power<T>,
+                                      internal::max_power<T>);
+      factors[column] = units[column] == 0 ? std::numeric_limits<T>::quiet_NaN()
+                                           : std::ldexp(T{1}, sums[column] == 0 ? 0 : exponent);
+      counts[column] = static_cast<int32_t>(sums[c + column]);
+    }
   }
 
-  int64_t n_blocks() const { return n_blocks_; }
-  int64_t first_row(int64_t block) const { return block * internal::kBlock; }
-  int64_t rows_of(int64_t block) const { return std::min(internal::kBlock, columns_.n_rows - first_row(block)); }
-
-  // NaN for a column that is not finite.
-  T scale(int64_t column) const {
-    return factor_[column] == 0 ? std::numeric_limits<T>::quiet_NaN() : factor_[column];
-  }
-  int64_t count(int64_t column) const { return counts_[column]; }
-
-  void round(int32_t* out) {
-    crew_.run(n_blocks_, [&](int64_t block, int64_t) {
-      const int64_t from = first_row(block) * columns_.n_columns;
-      round_values(columns_.values + from, rows_of(block) * columns_.n_columns, width_, factor_.data(), out + from);
-    });
-  }
-
-  // Sums of the limbs by group, [groups, c, limbs], all rows in one if group is null; `bits` are those of a limb after the first, by column.
-  void sum_by_group(const int32_t* group, int64_t n_groups, const int32_t* bits, int64_t n_workers, int32_t* out) {
-    const int64_t size = n_groups * columns_.n_columns * n_limbs<T>;
-    std::vector<T> step(width_);
-    for (int64_t j = 0; j < width_; ++j) step[j] = std::ldexp(T{1}, bits[j % columns_.n_columns]);
-    std::vector<int32_t> sums(n_workers * size, 0);
-    std::vector<int32_t> buffers(n_workers * internal::kBlock * columns_.n_columns * n_limbs<T>);
+  // Sums of the limbs by group, [groups, c, limbs], all rows in one if group is null, given the factor of each column
+  // and the bits of its limbs after the first.
+  void sum_by_group(const int32_t* group, int64_t n_groups, const T* factors, const int32_t* bits, int32_t* out) {
+    const int64_t c = columns_.n_columns, size = n_groups * c * n_limbs<T>;
+    std::vector<T> finite(factors, factors + c), next(c);
+    for (int64_t column = 0; column < c; ++column) {
+      if (std::isnan(finite[column])) finite[column] = 0;
+      next[column] = std::ldexp(T{1}, bits[column]);
+    }
+    const std::vector<T> scale = over_period(finite.data()), step = over_period(next.data());
+    std::vector<int32_t> sums(n_workers_ * size, 0), buffers(n_workers_ * internal::kBlock * c * n_limbs<T>);
     crew_.run(n_blocks_, [&](int64_t block, int64_t worker) {
-      add_by_group(columns_.values + first_row(block) * columns_.n_columns, group ? group + first_row(block) : nullptr, rows_of(block),
-                   columns_.n_columns, width_, factor_.data(), step.data(), n_groups,
-                   buffers.data() + worker * internal::kBlock * columns_.n_columns * n_limbs<T>,
-                   sums.data() + worker * size);
+      add_by_group(columns_.values + first_row(block) * c, group ? group + first_row(block) : nullptr, rows_of(block),
+                   c, width_, scale.data(), step.data(), n_groups,
+                   buffers.data() + worker * internal::kBlock * c * n_limbs<T>, sums.data() + worker * size);
     });
     for (int64_t i = 0; i < size; ++i) {
       out[i] = 0;
-      for (int64_t worker = 0; worker < n_workers; ++worker) out[i] += sums[worker * size + i];
+      for (int64_t worker = 0; worker < n_workers_; ++worker) out[i] += sums[worker * size + i];
     }
   }
 
  private:
+  int64_t first_row(int64_t block) const { return block * internal::kBlock; }
+  int64_t rows_of(int64_t block) const { return std::min(internal::kBlock, columns_.n_rows - first_row(block)); }
+
+  std::vector<T> over_period(const T* of_column) const {
+    std::vector<T> repeated(width_);
+    for (int64_t j = 0; j < width_; ++j) repeated[j] = of_column[j % columns_.n_columns];
+    return repeated;
+  }
   // Runs work(values, n, result of the block) over blocks; results have a period of places, combined by column.
   template <typename R, typename Work, typename Combine>
   std::vector<R> by_column(int64_t n_results, const Work& work, const Combine& combine) {
@@ -221,44 +234,10 @@ class FixedPoint {
     return results;
   }
 
-  void find_scale() {
-    constexpr int max_exponent = std::numeric_limits<T>::max_exponent;
-    const int64_t c = columns_.n_columns;
-    const auto largest = by_column<internal::Word<T>>(
-        1, [&](const T* values, int64_t n, auto* result) { largest_bits(values, n, width_, result); },
-        [](auto a, auto b) { return std::max(a, b); });
-    std::vector<int> shift(c);
-    factor_.assign(width_, 0);
-    for (int64_t column = 0; column < c; ++column) {
-      const int biased = static_cast<int>(largest[column] >> (std::numeric_limits<T>::digits - 1));
-      const int exponent = std::max(biased - (max_exponent - 2), -internal::max_power<T>);
-      shift[column] = std::min(internal::kBits - exponent, internal::max_power<T>);
-      if (exponent <= max_exponent) set_factor(column, shift[column]);
-    }
-    const auto sums = by_column<int64_t>(
-        2,
-        [&](const T* values, int64_t n, int64_t* result) {
-          sum_magnitudes(values, n, width_, factor_.data(), result, result + width_);
-        },
-        [](int64_t a, int64_t b) { return a + b; });
-    counts_.assign(sums.begin() + c, sums.end());
-    for (int64_t column = 0; column < c; ++column) {
-      if (factor_[column] == 0) continue;
-      int ceil_log2 = 0;
-      while (int64_t{1} << ceil_log2 < sums[column]) ++ceil_log2;
-      const int exponent = internal::kBits - ceil_log2 + shift[column];
-      set_factor(column, sums[column] == 0 ? 0 : std::clamp(exponent, -internal::max_power<T>, internal::max_power<T>));
-    }
-  }
-  void set_factor(int64_t column, int exponent) {
-    for (int64_t j = column; j < width_; j += columns_.n_columns) factor_[j] = std::ldexp(T{1}, exponent);
-  }
-
   const Columns<T> columns_;
-  Crew& crew_;
+  const int64_t n_workers_;
+  Crew crew_;
   const int64_t width_, n_blocks_;
-  std::vector<T> factor_;  // of each place of the period; 0 for a column that is not finite
-  std::vector<int64_t> counts_;
 };
 
 }  // namespace jboost

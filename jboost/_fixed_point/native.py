@@ -10,13 +10,13 @@ from jaxtyping import Array, Float, Int, Int32
 from jboost import _native
 from jboost._typing import zeros_varying_like
 
-QUANTISE = "jboost_quantise"
+SCALE = "jboost_find_scale"
 SUM = "jboost_sum_by_group"
 
 
-def quantise_available() -> bool:
-    """Say whether numbers can be rounded in C++ in this process."""
-    return _native.is_available(QUANTISE, _quantise_is_right)
+def scale_available() -> bool:
+    """Say whether scales can be found in C++ in this process."""
+    return _native.is_available(SCALE, _scale_is_right)
 
 
 def sums_available() -> bool:
@@ -24,40 +24,39 @@ def sums_available() -> bool:
     return _native.is_available(SUM, _sum_is_right)
 
 
-def _quantise_is_right() -> bool:
-    """Round 1/4 and -1/2: their magnitudes sum to 3/4, so the scale is 2**30."""
-    integers, scale = jax.jit(quantise)(jnp.array([[0.25], [-0.5]], jnp.float32))
-    return [*map(float, (integers[0, 0], integers[1, 0], scale[0]))] == [2.0**28, -(2.0**29), 2.0**30]
+def _scale_is_right() -> bool:
+    """Take 1/4 and -1/2: their magnitudes sum to 3/4, so the factor is 2**30."""
+    factor, count = jax.jit(find_scale)(jnp.array([[0.25], [-0.5]], jnp.float32))
+    return [float(factor[0]), int(count[0])] == [2.0**30, 2]
 
 
 def _sum_is_right() -> bool:
-    """Sum 1/4 and -1/2 in one group of two; limbs of two rows have 30 bits."""
+    """Sum 1/4 and -1/2 in one group of two, in units of 2**-30."""
     values, group = jnp.array([[0.25], [-0.5]], jnp.float32), jnp.ones(2, jnp.int32)
-    sums, scale, bits = jax.jit(sum_by_group, static_argnums=(2, 3))(values, group, 2, 2)
-    found = [*np.ravel(sums).tolist(), float(scale[0]), int(bits[0])]
-    return found == [0, 0, -(2**28), 0, 2.0**30, 30]
+    factor, bits = jnp.full(1, 2.0**30, jnp.float32), jnp.full(1, 30, jnp.int32)
+    sums = jax.jit(sum_by_group, static_argnums=(4, 5))(values, group, factor, bits, 2, 2)
+    return np.ravel(sums).tolist() == [0, 0, -(2**28), 0]
 
 
-def quantise(values: Float[Array, "n c"]) -> tuple[Int32[Array, "n c"], Float[Array, " c"]]:
-    """Do what `jboost._fixed_point.quantise` does on one device."""
-    results = [_like(values, values.shape, jnp.int32), _like(values, values.shape[1:], values.dtype)]
-    integers, scale = jax.ffi.ffi_call(QUANTISE, results, vmap_method="expand_dims")(values)
-    return integers, scale
+def find_scale(values: Float[Array, "n c"]) -> tuple[Float[Array, " c"], Int32[Array, " c"]]:
+    """Do what `jboost._fixed_point.find_scale` does on one device."""
+    results = [_like(values, values.shape[1:], values.dtype), _like(values, values.shape[1:], jnp.int32)]
+    factor, count = jax.ffi.ffi_call(SCALE, results, vmap_method="expand_dims")(values)
+    return factor, count
 
 
 def sum_by_group(
-    values: Float[Array, "n c"], group: Int[Array, " n"] | None, n_groups: int, n_limbs: int
-) -> tuple[Int32[Array, "groups c limbs"], Float[Array, " c"], Int32[Array, " c"]]:
+    values: Float[Array, "n c"],
+    group: Int[Array, " n"] | None,
+    factor: Float[Array, " c"],
+    bits: Int32[Array, " c"],
+    n_groups: int,
+    n_limbs: int,
+) -> Int32[Array, "groups c limbs"]:
     """Do what `jboost._fixed_point.sums.limb_sums` does on one device."""
-    c = values.shape[1]
     group = zeros_varying_like(values, (0,), jnp.int32) if group is None else group
-    results = [
-        _like(values, (n_groups, c, n_limbs), jnp.int32),
-        _like(values, (c,), values.dtype),
-        _like(values, (c,), jnp.int32),
-    ]
-    sums, scale, bits = jax.ffi.ffi_call(SUM, results, vmap_method="expand_dims")(values, group)
-    return sums, scale, bits
+    result = _like(values, (n_groups, values.shape[1], n_limbs), jnp.int32)
+    return jax.ffi.ffi_call(SUM, result, vmap_method="expand_dims")(values, group, factor, bits)
 
 
 def _like(array, shape, dtype):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -15,12 +17,17 @@ _LIMB = 15  # bits of a limb: 2**15 rows of them sum in 30 bits
 _LIMB_MASK = 2**_LIMB - 1
 
 
-def quantise(
-    values: Float[Array, "n c"], reduce: Reduce = identity
-) -> tuple[Int32[Array, "n c"], Float[Array, " c"]]:
-    r"""Round each column to integers whose sum of magnitudes fits in an int32.
+class Scale(NamedTuple):
+    """What a column is multiplied by before it is rounded, and how many of its values are not 0."""
 
-    The scale of column c is :math:`2^{\lfloor \log_2(2^{30} / \sum_i |v_{ic}|) \rfloor}`. Every partial sum
+    factor: Float[Array, " c"]  # a power of two; NaN for a column that is not finite
+    count: Int32[Array, " c"]
+
+
+def find_scale(values: Float[Array, "n c"], reduce: Reduce = identity) -> Scale:
+    r"""Find the scale at which the magnitudes of each column, rounded to integers, sum to an int32.
+
+    The factor of column c is :math:`2^{\lfloor \log_2(2^{30} / \sum_i |v_{ic}|) \rfloor}`. Every partial sum
     of the integers, over any rows in any order, then stays within :math:`2^{30} + n/2`. In the formula each
     magnitude is first rounded to :math:`2^{-30}` of the power of two above the largest.
 
@@ -34,31 +41,27 @@ def quantise(
 
     Returns
     -------
-    integers
-        int32 [n, c], nearest to value * scale.
-    scale
-        [c] in the dtype of values, exact powers of two between 2**-126 and 2**126 (1022 for float64); 1 where
-        all values are 0; NaN where a value is NaN or infinite (the integers are then 0), so that integer / scale
-        shows it.
+    Scale
+        Factors [c] in the dtype of values, exact powers of two between 2**-126 and 2**126 (1022 for float64); 1 where
+        all values are 0; NaN where a value is NaN or infinite. Counts int32 [c].
 
     Examples
     --------
     >>> import jax.numpy as jnp
-    >>> from jboost._fixed_point import quantise
-    >>> integers, scale = quantise(jnp.array([[0.25], [-0.5]]))
-    >>> (integers / scale[None]).tolist()
+    >>> from jboost._fixed_point import find_scale, quantise
+    >>> values = jnp.array([[0.25], [-0.5]])
+    >>> scale = find_scale(values)
+    >>> (quantise(values, scale.factor) / scale.factor[None]).tolist()
     [[0.25], [-0.5]]
     """
     values = lax.stop_gradient(values)
     if reduce is not identity:
-        return quantise_on_devices(values, reduce)
-    on_cpu = native.quantise if native.quantise_available() else quantise_on_devices
-    return by_platform(values, cpu=on_cpu, default=quantise_on_devices)
+        return find_scale_in_jax(values, reduce)
+    on_cpu = native.find_scale if native.scale_available() else find_scale_in_jax
+    return Scale(*by_platform(values, cpu=on_cpu, default=find_scale_in_jax))
 
 
-def quantise_on_devices(
-    values: Float[Array, "n c"], reduce: Reduce = identity
-) -> tuple[Int32[Array, "n c"], Float[Array, " c"]]:
+def find_scale_in_jax(values: Float[Array, "n c"], reduce: Reduce = identity) -> Scale:
     """Do so in plain JAX."""
     exponent, is_finite = _largest_exponent(values, reduce)
     limit = _max_exponent(values.dtype)
@@ -67,10 +70,17 @@ def quantise_on_devices(
     shift = jnp.minimum(FIXED_POINT_BITS - exponent, limit)
     magnitude = jnp.abs(values) * power_of_two(shift, values.dtype)[None]
     log2_of_sum = _ceil_log2_of_sum(jnp.round(magnitude).astype(jnp.uint32), reduce)
-    scale_exponent = jnp.clip(FIXED_POINT_BITS - log2_of_sum + shift, -limit, limit)
-    scale = power_of_two(jnp.where(log2_of_sum < 0, 0, scale_exponent), values.dtype)
-    integers = jnp.round(values * scale[None]).astype(jnp.int32)
-    return integers, jnp.where(is_finite, scale, jnp.nan)
+    exponent = jnp.clip(FIXED_POINT_BITS - log2_of_sum + shift, -limit, limit)
+    factor = power_of_two(jnp.where(log2_of_sum < 0, 0, exponent), values.dtype)
+    count = reduce(jnp.sum(values != 0, axis=0, dtype=jnp.int32))
+    return Scale(jnp.where(is_finite, factor, jnp.nan), count)
+
+
+def quantise(values: Float[Array, "n c"], factor: Float[Array, " c"]) -> Int32[Array, "n c"]:
+    """Return the integers nearest to values * factor, without a derivative; 0 in a column that is not finite."""
+    values, factor = lax.stop_gradient((values, factor))
+    known = ~jnp.isnan(factor)[None]
+    return jnp.round(jnp.where(known, values * factor[None], 0)).astype(jnp.int32)
 
 
 def ceil_log2(count: Int32[Array, "..."]) -> Int32[Array, "..."]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Int32
 
 from jboost._fixed_point import native
-from jboost._fixed_point.quantise import ceil_log2, power_of_two, quantise_on_devices
+from jboost._fixed_point.quantise import Scale, ceil_log2, find_scale, power_of_two
 from jboost._native import by_platform
 from jboost._typing import Reduce, identity
 
@@ -20,7 +20,11 @@ MAX_LIMB_BITS = 30
 
 @partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def sum_by_group(
-    values: Float[Array, "n c"], group: Int[Array, " n"] | None, n_groups: int, reduce: Reduce = identity
+    values: Float[Array, "n c"],
+    group: Int[Array, " n"] | None,
+    n_groups: int,
+    reduce: Reduce = identity,
+    scale: Scale | None = None,
 ) -> Float[Array, "groups c"]:
     r"""Sum rows by group, the same bits in any order and on any number of devices.
 
@@ -39,6 +43,8 @@ def sum_by_group(
         Number of groups.
     reduce
         Sums an integer array over the devices that hold the other rows.
+    scale
+        What `find_scale` gives for these values, if it is known.
 
     Returns
     -------
@@ -57,17 +63,19 @@ def sum_by_group(
     [[2.0], [1.5]]
     """
     n_limbs = 2 if values.dtype == jnp.float32 else 3
+    factor, count = find_scale(values, reduce) if scale is None else scale
+    bits = jnp.clip(31 - ceil_log2(count), 1, MAX_LIMB_BITS)
+    sizes = {"n_groups": n_groups, "n_limbs": n_limbs}
     if reduce is not identity:
-        sums, scale, bits = limb_sums(values, group, n_groups, n_limbs, reduce)
+        sums = reduce(limb_sums(values, group, factor, bits, **sizes))
     else:
-        in_jax = partial(limb_sums, n_groups=n_groups, n_limbs=n_limbs)
-        in_cpp = partial(native.sum_by_group, n_groups=n_groups, n_limbs=n_limbs)
-        on_cpu = in_cpp if native.sums_available() else in_jax
-        sums, scale, bits = by_platform(values, group, cpu=on_cpu, default=in_jax)
+        on_cpu = native.sum_by_group if native.sums_available() else limb_sums
+        twins = {"cpu": partial(on_cpu, **sizes), "default": partial(limb_sums, **sizes)}
+        sums = by_platform(values, group, factor, bits, **twins)
     total = sums[..., n_limbs - 1].astype(values.dtype)
     for limb in reversed(range(n_limbs - 1)):
         total = sums[..., limb] + total * power_of_two(-bits, values.dtype)[None]
-    return total / scale[None]
+    return total / factor[None]
 
 
 def total(values: Float[Array, "n ..."], reduce: Reduce = identity) -> Float[Array, "..."]:
@@ -80,32 +88,28 @@ def total(values: Float[Array, "n ..."], reduce: Reduce = identity) -> Float[Arr
 
 @sum_by_group.defjvp
 def _sum_tangents(n_groups, reduce, primals, tangents):
-    values, group = primals
-    sums = sum_by_group(values, group, n_groups, reduce)
+    values, group, scale = primals
+    sums = sum_by_group(values, group, n_groups, reduce, scale)
     return sums, reduce(_scatter_add(tangents[0], group, n_groups))
 
 
 def limb_sums(
     values: Float[Array, "n c"],
     group: Int[Array, " n"] | None,
+    factor: Float[Array, " c"],
+    bits: Int32[Array, " c"],
     n_groups: int,
     n_limbs: int,
-    reduce: Reduce = identity,
-) -> tuple[Int32[Array, "groups c limbs"], Float[Array, " c"], Int32[Array, " c"]]:
-    """Return the sums of the limbs by group, the scale of the first limb, and the bits of each other limb."""
-    integers, scale = quantise_on_devices(values, reduce)
-    finite = jnp.where(jnp.isnan(scale), 0, scale)[None]
-    values = jnp.where(finite == 0, 0, values)
-    count = reduce(jnp.sum(values != 0, axis=0, dtype=jnp.int32))
-    bits = jnp.clip(31 - ceil_log2(count), 1, MAX_LIMB_BITS)
-    rest, limbs = values * finite, []
-    for limb in range(n_limbs):
-        nearest = integers.astype(values.dtype) if limb == 0 else jnp.round(rest)
+) -> Int32[Array, "groups c limbs"]:
+    """Return the sums of the limbs by group; each limb after the first has so many bits."""
+    known = ~jnp.isnan(factor)[None]
+    rest, limbs = jnp.where(known, values * factor[None], 0), []
+    for _ in range(n_limbs):
+        nearest = jnp.round(rest)
         limbs.append(nearest.astype(jnp.int32))
         rest = (rest - nearest) * power_of_two(bits, values.dtype)[None]
-    flat = jnp.stack(limbs, axis=-1).reshape(values.shape[0], -1)
-    sums = reduce(_scatter_add(flat, group, n_groups))
-    return sums.reshape(n_groups, values.shape[1], n_limbs), scale, bits
+    flat = jnp.stack(limbs, axis=-1).reshape(values.shape[0], values.shape[1] * n_limbs)
+    return _scatter_add(flat, group, n_groups).reshape(n_groups, values.shape[1], n_limbs)
 
 
 def _scatter_add(values: Array, group: Int[Array, " n"] | None, n_groups: int) -> Array:

@@ -15,7 +15,7 @@ from jboost._native import by_platform
 from jboost._padding import pad_axis
 from jboost._split import Rules, Split, routing_table
 from jboost._tree import native
-from jboost._tree.columns import Bins, Columns
+from jboost._tree.columns import Bins, Columns, Derivatives
 from jboost._tree.levels import BuildHistogram, grow_by_level, route
 from jboost._tree.native import group_columns, is_preferred
 from jboost._tree.native import is_available as native_available
@@ -24,6 +24,7 @@ from jboost._typing import Layout, Reduce, as_array, identity, pytree, zeros_var
 __all__ = [
     "BuildHistogram",
     "Columns",
+    "Derivatives",
     "Tree",
     "arrange_bins",
     "group_columns",
@@ -74,7 +75,7 @@ class Tree:
 
 def grow_tree(
     columns: Columns,
-    statistics: Int[Array, "n c"],
+    derivatives: Derivatives,
     active: Bool[Array, " n"],
     rules: Rules,
     build_histogram: BuildHistogram | None = None,
@@ -86,12 +87,12 @@ def grow_tree(
     ----------
     columns : Columns
         Bin codes [f n], or grouped as `arrange_bins` does, and the columns drawn for each level.
-    statistics : int32 [n c]
-        Gradients and Hessians in fixed point.
+    derivatives : Derivatives
+        Gradients and Hessians [n k] of the k outputs that share the tree.
     active : bool [n]
-        Rows whose statistics count; the others are only routed.
+        Rows whose derivatives count; the others are only routed.
     rules : Rules
-        Regularisation and the scale of the statistics.
+        Regularisation, and the steps to which derivatives are rounded.
     build_histogram, reduce : functions
         How histograms are made, and how they are summed over devices. With neither, a CPU grows the whole tree in
         one call of the C++ library, if there is one: the result is the same.
@@ -105,22 +106,22 @@ def grow_tree(
     """
     if build_histogram is not None or reduce is not identity:
         build = default_histogram if build_histogram is None else build_histogram
-        split, leaf = grow_by_level(columns, statistics, active, rules, build, reduce)
+        split, leaf = grow_by_level(columns, derivatives, active, rules, build, reduce)
         return Tree(*split), leaf
     n_nodes = max(2**rules.spec.max_depth // 4, 1)
-    check_size(columns.layout.n_codes, statistics.shape[1], n_nodes, columns.allowed.shape[1])
+    check_size(columns.layout.n_codes, rules.scale.size, n_nodes, columns.allowed.shape[1])
     if columns.bins.ndim == 3:
-        split, leaf = native.grow_tree(columns, statistics, active, rules)
+        split, leaf = native.grow_tree(columns, derivatives, active, rules)
         return Tree(*split), leaf
 
     def by(grow: Any) -> Any:
-        def call(bins: Any, allowed: Any, statistics: Any, active: Any, rules: Rules) -> Any:
-            return grow(Columns(bins, allowed, columns.layout), statistics, active, rules)
+        def call(bins: Any, allowed: Any, derivatives: Derivatives, active: Any, rules: Rules) -> Any:
+            return grow(Columns(bins, allowed, columns.layout), derivatives, active, rules)
 
         return call
 
     on_cpu = native.grow_tree if native.is_available() else grow_by_level
-    arrays = columns.bins, columns.allowed, statistics, active, rules
+    arrays = columns.bins, columns.allowed, derivatives, active, rules
     split, leaf = by_platform(*arrays, cpu=by(on_cpu), default=by(grow_by_level))
     return Tree(*split), leaf
 

@@ -1,10 +1,10 @@
-"""The columns of a tree."""
+"""What a tree grows from: columns, and the derivatives of the loss."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jboost._typing import Layout
 
@@ -18,3 +18,10 @@ class Columns(NamedTuple):
     bins: Bins | Grouped
     allowed: Bool[Array, "d f"]  # drawn for each level
     layout: Layout
+
+
+class Derivatives(NamedTuple):
+    """Of the loss by the scores, times the weight of the row."""
+
+    g: Float[Array, "n k"]
+    h: Float[Array, "n k"]

@@ -25,7 +25,7 @@ namespace jboost {
 template <typename T>
 struct Growth {
   GroupedBins grouped;
-  const int32_t* statistics;  // [n, c]
+  const T *g, *h;             // [n, k]
   const bool* active;         // [n]
   const bool* allowed;        // [d, f]
   Rules<T> rules;
@@ -60,6 +60,7 @@ class Grower {
   Grower(const Growth<T>& p, const Pool& pool)
       : p_(p),
         n_statistics_(p.rules.n_statistics()),
+        factor_(factors(p.rules)),
         shape_(p.n_codes, n_statistics_, p.grouped.width, p.grouped.wide),
         n_workers_(pool.workers_for(p.n_rows() * p.n_features() * (1 + p.depth / 2) +
                                     p.n_features() * p.n_codes * (int64_t{1} << p.depth))),
@@ -84,9 +85,11 @@ class Grower {
   ~Grower() { Scratch::of_this_thread().release_if_large(); }
 
   void grow() {
+    const Derivatives<T> derivatives{p_.g, p_.h, factor_.data(), p_.rules.n_pairs, n_statistics_ % 2 == 1};
     crew_.run(rows_.n_blocks, [&](int64_t block, int64_t) {
+      rows_.pack(block, derivatives);
       rows_.start(block, p_.active);
-      rows_.collect_values(block, 0, p_.statistics, n_statistics_);
+      rows_.collect_values(block, 0);
     });
     tables_[0] = n_tables_++;
     built_ = {{0, kNoTable, n_joint_ ? 0 : kNoTable}};
@@ -112,6 +115,12 @@ class Grower {
     int64_t node, sibling;  // the sibling holds the table of their parent; kNoTable if there is none
     int64_t joint;          // number of its joint tables; kNoTable if it has none
   };
+
+  static std::vector<T> factors(const Rules<T>& rules) {
+    std::vector<T> result(2 * rules.n_pairs);
+    for (size_t i = 0; i < result.size(); ++i) result[i] = rules.scale[i] > 0 ? 1 / rules.scale[i] : T{0};  // not NaN
+    return result;
+  }
 
   // ---------------------------------------------------------------------------------------------- sizes
   int64_t parts() const {  // of the rows, where there are fewer groups of features than workers
@@ -165,7 +174,7 @@ class Grower {
   }
   void add_block(int64_t block, const Built& one, int64_t group, uint64_t* cells, uint64_t* joint) {
     const int64_t n = rows_.count(block, one.node), first = rows_.first_row(block);
-    const uint32_t* rows = n == rows_.rows_of(block) ? nullptr : rows_.rows(block, one.node);
+    const uint32_t* rows = rows_.has_all(block, one.node) ? nullptr : rows_.rows(block, one.node);
     const uint64_t* values = rows_.values(block, one.node);
     if (joint)
       add_joint_rows(p_.grouped, group, first, rows, n, values, joint, cells, shape_);
@@ -215,25 +224,21 @@ class Grower {
     return m;
   }
 
-  // The sums of each code of a node, [code][c].
-  void read_cells(const uint64_t* cells, int64_t n_codes, int32_t* sums) const {
-    for (int64_t code = 0; code < n_codes; ++code)
-      for (int64_t c = 0; c < n_statistics_; ++c) {
-        const uint64_t word = cells[code * shape_.n_words + c / 2];
-        sums[code * n_statistics_ + c] = c % 2 ? low(word) : high(word);
-      }
-  }
-  Order order_of(int64_t feature, int64_t first_node, int64_t last_node, const Memory& m) {
-    std::fill(m.cells, m.cells + p_.n_category_codes * n_statistics_, 0);
+  // Adds the nodes' sums of each category, [code][c].
+  void sum_categories(int64_t feature, int64_t first_node, int64_t last_node, int32_t* sums) {
+    std::fill(sums, sums + p_.n_category_codes * n_statistics_, 0);
     for (int64_t node = first_node; node < last_node; ++node) {
       if (tables_[node] == kNoTable) continue;
       const uint64_t* cells = table_of(0, feature, tables_[node]);
       for (int64_t code = 0; code < p_.n_category_codes; ++code)
         for (int64_t c = 0; c < n_statistics_; ++c) {
           const uint64_t word = cells[code * shape_.n_words + c / 2];
-          m.cells[code * n_statistics_ + c] += c % 2 ? low(word) : high(word);
+          sums[code * n_statistics_ + c] += c % 2 ? low(word) : high(word);
         }
     }
+  }
+  Order order_of(int64_t feature, int64_t first_node, int64_t last_node, const Memory& m) {
+    sum_categories(feature, first_node, last_node, m.cells);
     Order order{m.codes, 0, false};
     order_categories(m.cells, p_.n_category_codes, p_.rules, p_.cat_smooth, p_.max_cat_to_onehot, m.keys, &order);
     return order;
@@ -250,16 +255,15 @@ class Grower {
       Found& found = found_[feature * n_nodes_ + node];
       found = {-std::numeric_limits<T>::infinity(), 0};
       const bool is_empty = tables_[node] == kNoTable;
-      const uint64_t* cells = is_empty ? nullptr : table_of(0, feature, tables_[node]);
       if (p_.symmetric) {
         if (is_empty)
           std::fill(together.next(), together.next() + sides() * whole_lanes(n), T{0});
         else
-          write_gains(cells, by_category ? &order : nullptr, m, T{0}, together.next());
+          write_gains(feature, node, by_category ? &order : nullptr, m, T{0}, together.next());
         together.push();
       } else if (!is_empty) {
         if (by_category) order = order_of(feature, node, node + 1, m);
-        const int64_t n_here = write_gains(cells, by_category ? &order : nullptr, m, found.gain, m.gains);
+        const int64_t n_here = write_gains(feature, node, by_category ? &order : nullptr, m, found.gain, m.gains);
         best_candidate(m.gains, n_here, p_.rules.has_missing, &found.gain, &found.candidate);
       }
     }
@@ -269,8 +273,9 @@ class Grower {
     if (!(found.gain > 0)) found = {T{0}, 0};
   }
   // Writes the gains of a node's candidates, none below the floor, and returns how many there are.
-  int64_t write_gains(const uint64_t* cells, const Order* order, const Memory& m, T floor, T* gains) {
-    running_sums(cells, p_.n_codes, shape_.n_words, n_statistics_, m.sums, m.left, stride_);
+  int64_t write_gains(int64_t feature, int64_t node, const Order* order, const Memory& m, T floor, T* gains) {
+    running_sums(table_of(0, feature, tables_[node]), p_.n_codes, shape_.n_words, n_statistics_, m.sums, m.left,
+                 stride_);
     int32_t* missing = m.total + n_statistics_;
     for (int64_t c = 0; c < n_statistics_; ++c) {
       m.total[c] = m.left[c * stride_ + p_.n_codes - 1];
@@ -278,7 +283,7 @@ class Grower {
     }
     int64_t n = p_.n_codes - 1;
     if (order) {
-      read_cells(cells, p_.n_category_codes, m.cells);
+      sum_categories(feature, node, node + 1, m.cells);
       n = category_candidates(m.cells, *order, m.total, missing, n_statistics_, m.left, stride_);
     }
     for (int64_t c = 0; c < n_statistics_; ++c)  // whole vectors are read: nothing is left for the right
@@ -404,7 +409,7 @@ class Grower {
           rows_.split(block, node, codes, route, static_cast<uint32_t>(p_.n_codes));
         });
         const int64_t built = 2 * node + lighter_right_[node];
-        next.collect_values(block, built, p_.statistics, n_statistics_);
+        next.collect_values(block, built);
         n_built[node] += next.count(block, built);
       }
     });
@@ -465,6 +470,7 @@ class Grower {
 
   const Growth<T>& p_;
   const int64_t n_statistics_;
+  const std::vector<T> factor_;
   const TableShape shape_;
   const int64_t n_workers_, max_nodes_, n_parts_, n_joint_;
   NodeRows rows_;

@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from jboost._fixed_point import quantise
 from jboost._histogram import build_histogram, with_siblings
 from jboost._native import by_platform
 from jboost._split import Rules, Split, best_split, routing_table
-from jboost._tree.columns import Bins, Columns
+from jboost._tree.columns import Bins, Columns, Derivatives
 from jboost._typing import MISSING_BIN, Layout, Reduce
 
 BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int], Int[Array, "b c l f"]]
@@ -23,7 +24,7 @@ BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int],
 
 def grow_by_level(
     columns: Columns,
-    statistics: Int[Array, "n c"],
+    derivatives: Derivatives,
     active: Bool[Array, " n"],
     rules: Rules,
     build: BuildHistogram = build_histogram,
@@ -31,6 +32,7 @@ def grow_by_level(
 ) -> tuple[Split, Int[Array, " n"]]:
     """Return the splits in level order and the leaf of every row; see `grow_tree`."""
     spec, layout = rules.spec, columns.layout
+    statistics = _in_fixed_point(derivatives, active, rules)
     node = jnp.zeros(columns.bins.shape[1], dtype=jnp.int32)
     slot = jnp.where(active, 0, jnp.ones_like(node))
     built_right = jnp.zeros(1, dtype=bool)
@@ -48,6 +50,15 @@ def grow_by_level(
             slot = jnp.where(is_built, node, 2**level)
         node = 2 * node + goes_right
     return jax.tree.map(lambda *levels: jnp.concatenate(levels), *splits), node
+
+
+def _in_fixed_point(derivatives: Derivatives, active: Bool[Array, " n"], rules: Rules) -> Int[Array, "n c"]:
+    """Round g and h of each output, and count rows if need be."""
+    pairs = jnp.stack(derivatives, axis=-1).reshape(active.size, 2 * derivatives.g.shape[1])
+    statistics = quantise(pairs, 1 / rules.scale[: pairs.shape[1]])
+    if rules.spec.counts_rows:
+        statistics = jnp.concatenate([statistics, active[:, None].astype(statistics.dtype)], axis=1)
+    return statistics
 
 
 def route(

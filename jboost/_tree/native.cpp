@@ -1,9 +1,9 @@
 // The growth of a tree as a custom call of XLA's foreign function interface, for the platform "cpu".
 //
-// Arguments: bins in groups uint8|uint16 [..., groups, n, width], statistics int32 [..., n, c],
-// active bool [..., n], allowed bool [..., d, f], scale [..., c] and hyper [..., 5] of one floating type, categorical
-// columns int32 [..., m]. Results: feature, threshold int32, missing_right bool [..., s], categories_right uint32
-// [..., s, words], gain [..., s], leaf int32 [..., n].
+// Arguments: bins in groups uint8|uint16 [..., groups, n, width], g and h [..., n, k], active bool [..., n], allowed
+// bool [..., d, f], scale [..., c] and hyper [..., 5], categorical columns int32 [..., m]. All floats are of one type; c
+// is 2 k, or one more where rows are counted. Results: feature, threshold int32, missing_right bool [..., s],
+// categories_right uint32 [..., s, words], gain [..., s], leaf int32 [..., n].
 
 #include "grow.h"
 
@@ -19,7 +19,7 @@ struct Options {
 };
 
 struct Arguments {
-  ffi::AnyBuffer grouped, statistics, active, allowed, scale, hyper, categorical;
+  ffi::AnyBuffer grouped, g, h, active, allowed, scale, hyper, categorical;
 };
 
 struct Results {
@@ -29,12 +29,13 @@ struct Results {
 const char* mistake(const Arguments& a, const Results& r, const jboost::Batch& batch, const Options& o) {
   const auto type = a.scale.element_type();
   const int64_t lead = batch.n_leading();
-  if (lead < 0 || !batch.holds(a.grouped, 3) || !batch.holds(a.statistics, 2) ||
+  if (lead < 0 || !batch.holds(a.grouped, 3) || !batch.holds(a.g, 2) || !batch.holds(a.h, 2) ||
       !batch.holds(a.active, 1) || !batch.holds(a.allowed, 2) || !batch.holds(a.scale, 1) || !batch.holds(a.hyper, 1) ||
       !batch.holds(a.categorical, 1) || !batch.holds(r.feature, 1) || !batch.holds(r.threshold, 1) ||
       !batch.holds(r.missing_right, 1) || !batch.holds(r.categories_right, 2) || !batch.holds(r.gain, 1))
     return "jboost tree: unexpected ranks";
-  if ((a.grouped.element_type() != ffi::U8 && a.grouped.element_type() != ffi::U16) || a.statistics.element_type() != ffi::S32 ||
+  if ((a.grouped.element_type() != ffi::U8 && a.grouped.element_type() != ffi::U16) ||
+      a.g.element_type() != type || a.h.element_type() != type ||
       a.active.element_type() != ffi::PRED || a.allowed.element_type() != ffi::PRED ||
       (type != ffi::F32 && type != ffi::F64) || a.hyper.element_type() != type || r.gain.element_type() != type ||
       a.categorical.element_type() != ffi::S32 || r.feature.element_type() != ffi::S32 ||
@@ -42,10 +43,10 @@ const char* mistake(const Arguments& a, const Results& r, const jboost::Batch& b
       r.categories_right.element_type() != ffi::U32 || r.leaf.element_type() != ffi::S32)
     return "jboost tree: unexpected types";
   const auto size = [lead](const ffi::AnyBuffer& buffer, int64_t axis) { return buffer.dimensions()[lead + axis]; };
-  const int64_t f = size(a.allowed, 1), n = size(a.grouped, 1), c = size(a.statistics, 1), depth = size(a.allowed, 0);
+  const int64_t depth = size(a.allowed, 0), f = size(a.allowed, 1), n = size(a.grouped, 1), k = size(a.g, 1);
   const int64_t slots = o.symmetric ? depth : (int64_t{1} << std::min<int64_t>(depth, 40)) - 1;
-  if (size(a.statistics, 0) != n || size(a.active, 0) != n || size(r.leaf, 0) != n ||
-      size(a.scale, 0) != c || size(a.hyper, 0) != 5 || size(r.feature, 0) != slots ||
+  if (size(a.g, 0) != n || size(a.h, 0) != n || size(a.h, 1) != k || size(a.active, 0) != n || size(r.leaf, 0) != n ||
+      size(a.scale, 0) != 2 * k + (o.min_child_samples > 0) || size(a.hyper, 0) != 5 || size(r.feature, 0) != slots ||
       size(r.threshold, 0) != slots || size(r.missing_right, 0) != slots || size(r.categories_right, 0) != slots ||
       size(r.gain, 0) != slots)
     return "jboost tree: shapes disagree";
@@ -53,7 +54,7 @@ const char* mistake(const Arguments& a, const Results& r, const jboost::Batch& b
   if (width < 1 || width > jboost::kGroup || size(a.grouped, 0) != (f + width - 1) / width)
     return "jboost tree: unexpected groups";
   if (n < 1 || n >= (int64_t{1} << 31) || f < 1 || depth < 1 || depth > 24 || o.n_codes < 1 ||
-      c != 2 * (c / 2) + (o.min_child_samples > 0) || c < 2 || o.n_category_codes > o.n_codes ||
+      k < 1 || o.n_category_codes > o.n_codes ||
       size(r.categories_right, 1) * 32 < (size(a.categorical, 0) ? o.n_codes : 0))
     return "jboost tree: sizes out of range";
   return nullptr;
@@ -76,10 +77,11 @@ ffi::Error grow(const jboost::Pool& pool, const Arguments& a, const Results& r, 
       return batch.element<uint8_t>(buffer, i);
     };
     p.grouped = {codes_of(a.grouped), wide, size(a.grouped, 1), size(a.allowed, 1), size(a.grouped, 2)};
-    p.statistics = batch.element<int32_t>(a.statistics, i);
+    p.g = batch.element<T>(a.g, i);
+    p.h = batch.element<T>(a.h, i);
     p.active = batch.element<bool>(a.active, i);
     p.allowed = batch.element<bool>(a.allowed, i);
-    p.rules = {hyper[0], hyper[1], hyper[2], hyper[3], batch.element<T>(a.scale, i), size(a.statistics, 1) / 2,
+    p.rules = {hyper[0], hyper[1], hyper[2], hyper[3], batch.element<T>(a.scale, i), size(a.g, 1),
                static_cast<int32_t>(o.min_child_samples), o.has_missing};
     p.cat_smooth = hyper[4];
     p.categorical = batch.element<int32_t>(a.categorical, i);
@@ -142,14 +144,14 @@ ffi::Error run_grouping(ffi::ThreadPool threads, ffi::AnyBuffer bins, ffi::Resul
   });
 }
 
-ffi::Error run(ffi::ThreadPool threads, ffi::AnyBuffer grouped, ffi::AnyBuffer statistics,
+ffi::Error run(ffi::ThreadPool threads, ffi::AnyBuffer grouped, ffi::AnyBuffer g, ffi::AnyBuffer h,
                ffi::AnyBuffer active, ffi::AnyBuffer allowed, ffi::AnyBuffer scale, ffi::AnyBuffer hyper,
                ffi::AnyBuffer categorical, ffi::Result<ffi::AnyBuffer> feature, ffi::Result<ffi::AnyBuffer> threshold,
                ffi::Result<ffi::AnyBuffer> missing_right, ffi::Result<ffi::AnyBuffer> categories_right,
                ffi::Result<ffi::AnyBuffer> gain, ffi::Result<ffi::AnyBuffer> leaf, int32_t n_codes,
                int32_t n_category_codes, int32_t max_cat_to_onehot, int32_t min_child_samples, bool symmetric,
                bool has_missing) {
-  const Arguments arguments{grouped, statistics, active, allowed, scale, hyper, categorical};
+  const Arguments arguments{grouped, g, h, active, allowed, scale, hyper, categorical};
   const Results results{*feature, *threshold, *missing_right, *categories_right, *gain, *leaf};
   const Options options{n_codes, n_category_codes, max_cat_to_onehot, min_child_samples, symmetric, has_missing};
   const jboost::Batch batch(leaf->dimensions(), 1);
@@ -166,6 +168,7 @@ extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_grow_tree(XLA_FFI_CallFrame* call
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_grow_tree, run,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int
 from jboost import _native
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules, Split
-from jboost._tree.columns import Bins, Columns, Grouped
+from jboost._tree.columns import Bins, Columns, Derivatives, Grouped
 from jboost._typing import Layout, zeros_varying_like
 
 TARGET = "jboost_grow_tree"
@@ -40,8 +40,8 @@ def _is_right() -> bool:
     columns = Columns(bins, jnp.ones((1, 1), bool), Layout(4, False))
     hyper = jax.tree.map(jnp.float32, Hyper(reg_lambda=0.0))
     rules = Rules(hyper, jnp.ones(2, jnp.float32), Spec(max_depth=1))
-    statistics = jnp.array([[-1, 1], [-1, 1], [1, 1], [1, 1]], jnp.int32)
-    split, leaf = jax.jit(lambda: grow_tree(columns, statistics, active, rules))()
+    derivatives = Derivatives(jnp.array([[-1], [-1], [1], [1]], jnp.float32), jnp.ones((4, 1), jnp.float32))
+    split, leaf = jax.jit(lambda: grow_tree(columns, derivatives, active, rules))()
     return [*map(float, (split.gain[0], split.threshold[0], *leaf))] == [2, 1, 0, 0, 1, 1]
 
 
@@ -76,7 +76,7 @@ def _grouped_shape(n_features: int, n: int) -> tuple[int, int, int]:
 
 
 def grow_tree(
-    columns: Columns, statistics: Int[Array, "n c"], active: Bool[Array, " n"], rules: Rules
+    columns: Columns, derivatives: Derivatives, active: Bool[Array, " n"], rules: Rules
 ) -> tuple[Split, Int[Array, " n"]]:
     """Do what `grow_by_level` does. Under vmap one call takes the whole batch, unbatched arguments once."""
     spec, hyper, layout = rules.spec, rules.hyper, columns.layout
@@ -95,7 +95,7 @@ def grow_tree(
     results = [jax.typeof(zeros_varying_like(active, shape, dtype)) for shape, dtype in shapes]
     *split, leaf = jax.ffi.ffi_call(TARGET, results, vmap_method="expand_dims")(
         grouped,
-        statistics,
+        *derivatives,
         active,
         columns.allowed,
         rules.scale,

@@ -11,6 +11,25 @@
 
 namespace jboost {
 
+// The derivatives of the loss by the scores, and what they are multiplied by before they are rounded.
+template <typename T>
+struct Derivatives {
+  const T *g, *h;  // [n, k]
+  const T* factor;  // of g_1, h_1, g_2, ...; 0 for a column that counts as 0
+  int64_t k;
+  bool counts;  // whether rows are counted too
+};
+
+// The integer nearest to value * factor, which is below 2^31 in magnitude: its last bits are the low ones of a double
+// of this size.
+template <typename T>
+inline int32_t rounded(T value, T factor) {
+  const double shifted = static_cast<double>(factor == 0 ? T{0} : value * factor) + 6755399441055744.0;  // 1.5 * 2^52
+  uint64_t bits;
+  std::memcpy(&bits, &shifted, sizeof bits);
+  return static_cast<int32_t>(static_cast<uint32_t>(bits));
+}
+
 // Where a row of a node goes. Code 0 is a missing value.
 struct Route {
   int32_t feature = 0, threshold = 0;
@@ -64,23 +83,44 @@ class NodeRows {
         max_nodes_(max_nodes) {}
 
   int64_t words_needed() const {
-    return 2 * words_of_rows() + n_rows * n_words + 2 * words_of_starts();
+    return 2 * words_of_rows() + 2 * n_rows * n_words + 2 * words_of_starts();
   }
   void use(uint64_t* memory) {
     now_ = reinterpret_cast<uint32_t*>(memory);
     next_ = reinterpret_cast<uint32_t*>(memory + words_of_rows());
     values_ = memory + 2 * words_of_rows();
-    starts_ = reinterpret_cast<uint32_t*>(values_ + n_rows * n_words);
-    next_starts_ = reinterpret_cast<uint32_t*>(values_ + n_rows * n_words + words_of_starts());
+    collected_ = values_ + n_rows * n_words;
+    starts_ = reinterpret_cast<uint32_t*>(collected_ + n_rows * n_words);
+    next_starts_ = starts_ + 2 * words_of_starts();
   }
 
   int64_t first_row(int64_t block) const { return block * block_rows; }
   int64_t rows_of(int64_t block) const { return std::min(block_rows, n_rows - first_row(block)); }
   int64_t count(int64_t block, int64_t node) const { return starts(block)[node + 1] - starts(block)[node]; }
   uint32_t* rows(int64_t block, int64_t node) { return now_ + first_row(block) + starts(block)[node]; }
+  bool has_all(int64_t block, int64_t node) const { return count(block, node) == rows_of(block); }
   // The packed statistics of the rows of a node, if they were collected.
-  uint64_t* values(int64_t block, int64_t node) {
-    return values_ + (first_row(block) + starts(block)[node]) * n_words;
+  const uint64_t* values(int64_t block, int64_t node) const {
+    if (has_all(block, node)) return values_ + first_row(block) * n_words;
+    return collected_ + (first_row(block) + starts(block)[node]) * n_words;
+  }
+
+  // Rounds and packs the statistics of all rows of a block.
+  template <typename T>
+  void pack(int64_t block, const Derivatives<T>& d) {
+    const int64_t first = first_row(block), n = rows_of(block);
+    const T *g = d.g + first * d.k, *h = d.h + first * d.k;
+    uint64_t* value = values_ + first * n_words;
+    if (d.k == 1 && !d.counts) {
+      const T g_factor = d.factor[0], h_factor = d.factor[1];
+      for (int64_t i = 0; i < n; ++i) value[i] = packed(rounded(g[i], g_factor), rounded(h[i], h_factor));
+      return;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < d.k; ++j)
+        *value++ = packed(rounded(g[i * d.k + j], d.factor[2 * j]), rounded(h[i * d.k + j], d.factor[2 * j + 1]));
+      if (d.counts) *value++ = packed(1, 0);
+    }
   }
 
   // Puts the active rows of a block in the root.
@@ -96,15 +136,17 @@ class NodeRows {
     starts(block)[1] = n;
   }
 
-  void collect_values(int64_t block, int64_t node, const int32_t* statistics, int64_t n_statistics) {
+  // Puts the statistics of the rows of a node side by side.
+  void collect_values(int64_t block, int64_t node) {
+    if (has_all(block, node)) return;  // they are
     const uint32_t* row = rows(block, node);
-    uint64_t* value = values(block, node);
-    const int32_t* of_block = statistics + first_row(block) * n_statistics;
+    const uint64_t* of_block = values_ + first_row(block) * n_words;
+    uint64_t* value = collected_ + (first_row(block) + starts(block)[node]) * n_words;
     const int64_t n = count(block, node);
-    if (n_statistics == 2)
-      for (int64_t i = 0; i < n; ++i) value[i] = packed(of_block[2 * row[i]], of_block[2 * row[i] + 1]);
+    if (n_words == 1)
+      for (int64_t i = 0; i < n; ++i) value[i] = of_block[row[i]];
     else
-      for (int64_t i = 0; i < n; ++i) pack_row(of_block + n_statistics * row[i], n_statistics, value + i * n_words);
+      for (int64_t i = 0; i < n; ++i) std::copy_n(of_block + row[i] * n_words, n_words, value + i * n_words);
   }
 
   // Sends the rows of a node of a block to its children, in the arrangement that `advance` makes the current one.
@@ -149,7 +191,7 @@ class NodeRows {
 
   int64_t max_nodes_;
   uint32_t *now_ = nullptr, *next_ = nullptr, *starts_ = nullptr, *next_starts_ = nullptr;
-  uint64_t* values_ = nullptr;
+  uint64_t *values_ = nullptr, *collected_ = nullptr;  // of all rows in turn; by node
 };
 
 }  // namespace jboost

@@ -1,5 +1,5 @@
 // Random models of score.h against a walk down each tree, with every length of vector, on threads that start late.
-// Compiled with sanitizers by test_scoring.py, or by hand: g++ -std=c++17 -I jboost -pthread tests/scoring_fuzz.cpp
+// By hand, in the folder of the tests: g++ -std=c++17 -ffp-contract=off -pthread -I ../jboost fuzz_scoring.cpp && ./a.out
 
 #include <cstdio>
 #include <cstdlib>

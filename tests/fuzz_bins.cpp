@@ -1,5 +1,5 @@
 // Random columns of codes.h against a count of the edges below, with any steps between the values.
-// Compiled with sanitizers by test_bins_native.py, or by hand: g++ -std=c++17 -I jboost tests/bins_fuzz.cpp
+// By hand, in the folder of the tests: g++ -std=c++17 -I ../jboost fuzz_bins.cpp && ./a.out
 
 #include <cstdio>
 #include <cstdlib>
