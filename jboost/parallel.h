@@ -15,7 +15,8 @@
 
 namespace jboost {
 
-// Threads that others own. A scheduled task may start late or never: nobody waits for one that has not started.
+// Threads that others own. A scheduled task may start late or never, and where there is no room for it `schedule` may run
+// it on the spot: nobody waits for one that has not started.
 struct Pool {
   int64_t n_threads;
   std::function<void(std::function<void()>)> schedule;
@@ -37,8 +38,11 @@ inline std::atomic<int64_t>& thread_limit() {
 class Crew {
  public:
   Crew(const Pool& pool, int64_t n_workers) {
+    const std::thread::id caller = std::this_thread::get_id();
     for (int64_t i = 1; i < n_workers; ++i)
-      pool.schedule([board = board_] { board->help(); });
+      pool.schedule([board = board_, caller] {
+        if (std::this_thread::get_id() != caller) board->help();  // which the caller would wait for itself to end
+      });
   }
   ~Crew() {
     board_->closed = true;

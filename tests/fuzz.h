@@ -44,17 +44,20 @@ struct Array {
   std::unique_ptr<T[]> data;
 };
 
-// Gives work a pool of which some threads start at once, and some tasks only after the work is done.
+// Gives work a pool of which some threads start at once, some tasks only after the work is done, and some on the spot.
 template <typename Work>
 void with_pool(int64_t n_threads, const Work& work) {
   std::vector<std::thread> threads;
   std::vector<std::function<void()>> late;
   work(jboost::Pool{n_threads,
                     [&](std::function<void()> task) {
-                      if (draw(0, 3))
-                        threads.emplace_back(std::move(task));
-                      else
+                      const int64_t when = draw(0, 7);
+                      if (when == 0)
+                        task();
+                      else if (when == 1)
                         late.push_back(std::move(task));
+                      else
+                        threads.emplace_back(std::move(task));
                     },
                     draw(0, 1) ? 1 : 1000});
   for (auto& task : late) task();

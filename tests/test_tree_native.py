@@ -229,6 +229,26 @@ def test_one_thread_gives_the_same_as_many(name):
     assert_same(alone, many)
 
 
+@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("max_cat_to_onehot", [2, 3])
+def test_missing_values_against_all_categories(policy, max_cat_to_onehot, rng):
+    """Tried as a cut of its own, whether categories are sorted or taken one by one."""
+    codes = rng.integers(0, 4, (1, 300)).astype(np.uint8)  # three categories
+    is_missing = codes[0] == 0
+    derivatives = Derivatives(jnp.where(is_missing, -1.0, 0.5)[:, None], jnp.ones((300, 1)))
+    scale = jnp.stack([find_scale(values).factor for values in derivatives], axis=-1).reshape(-1)
+    hyper = jax.tree.map(jnp.float32, Hyper(reg_lambda=0.0))
+    spec = Spec(max_depth=1, grow_policy=policy, max_cat_to_onehot=max_cat_to_onehot)
+    rest = (codes, np.ones((1, 1), bool), derivatives, np.ones(300, bool), Rules(hyper, 1 / scale, spec))
+    layout = Layout(4, True, (0,), 4)
+    tree, leaf = grow(native.grow_tree, layout, *rest)
+    assert_same((tree, leaf), grow(grow_by_level, layout, *rest))
+    np.testing.assert_array_equal(leaf, is_missing)
+    mean = 0.5 - 1.5 * is_missing.mean()
+    gain = (is_missing.sum() * 1.0 + (~is_missing).sum() * 0.25 - 300 * mean**2) / 2
+    np.testing.assert_allclose(tree.gain, [gain], rtol=1e-5)
+
+
 # ------------------------------------------------------------------------------------------------- groups
 
 

@@ -15,7 +15,9 @@ namespace jboost {
 struct Order {
   int32_t* codes;  // room for all
   int64_t n_present;
-  bool one_hot;  // each present code is tried against the rest instead
+  bool one_hot;  // each present code is tried against the rest instead, and so are missing values
+
+  int64_t n_candidates() const { return n_present + one_hot; }
 };
 
 // Sorts the codes by G / (H + smooth), given the sums of each code, [code][c]. `keys` has room for n_codes.
@@ -54,8 +56,9 @@ inline int64_t category_candidates(const int32_t* cells, const Order& order, con
       sum += here;
       left[c * stride + rank] = order.one_hot ? total[c] - here : sum;
     }
+    if (order.one_hot) left[c * stride + order.n_present] = total[c];
   }
-  return order.n_present;
+  return order.n_candidates();
 }
 
 // Whether the code at a rank goes right by the cut at a position.

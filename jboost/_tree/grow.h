@@ -249,7 +249,7 @@ class Grower {
     const bool by_category = is_categorical(feature);
     Order order{};
     if (by_category && p_.symmetric) order = order_of(feature, 0, n_nodes_, m);
-    const int64_t n = by_category ? order.n_present : p_.n_codes - 1;  // known so early only if it is the same for all
+    const int64_t n = by_category ? order.n_candidates() : p_.n_codes - 1;  // known so early only if it is the same for all
     PairwiseSum<T> together(m.together, sides() * whole_lanes(n));
     for (int64_t node = 0; node < n_nodes_; ++node) {
       Found& found = found_[feature * n_nodes_ + node];
