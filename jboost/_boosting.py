@@ -82,7 +82,7 @@ class Round:
     tree: Tree
     leaf_value: Float[Array, "leaves k"]
     train_loss: Float[Array, ""]  # before the round's tree
-    valid_metric: Float[Array, ""]  # after it; NaN without validation rows
+    valid_metric: Float[Array, ""]  # after it; 0 without validation rows
 
 
 def init(
@@ -117,9 +117,10 @@ def step(
     columns = Columns(rows.bins, allowed, problem.layout)
     scales = find_scale(g, reduce), find_scale(h, reduce)
     tree, leaf = _grow(columns, Derivatives(g, h), scales, weight > 0, spec, hyper, build_histogram, reduce)
-    leaf_value = hyper.learning_rate * leaf_values(
+    values = leaf_values(
         loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, (g, h), scales, reduce
     )
+    leaf_value = _as_stored(hyper.learning_rate * values, state.round)
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value)
     new = _remember(problem, state, score, valid_score, metric)
@@ -209,11 +210,27 @@ def _grow(
     return grow(derivatives, steps)
 
 
+@jax.custom_jvp
+def _as_stored(values: Float[Array, "..."], count: Int[Array, ""]) -> Float[Array, "..."]:
+    """Return the values as they are, rounded: XLA would fuse their last product with the sum they go into.
+
+    Scores are then those that the stored values give to others, and a fit goes on as if it had not been interrupted.
+    The compiler cannot know that the integer that is added, for a count, is 0.
+    """
+    bits = jax.lax.bitcast_convert_type(values, jnp.dtype(f"int{8 * values.dtype.itemsize}"))
+    return jax.lax.bitcast_convert_type(bits + jnp.minimum(count, 0).astype(bits.dtype), values.dtype)
+
+
+@_as_stored.defjvp
+def _as_stored_tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    return _as_stored(*primals), tangents[0]
+
+
 def _validate(problem: Problem, state: State, tree: Tree, leaf_value: Array) -> tuple[Array, Array]:
     """Score the validation rows and take the metric."""
     valid = problem.valid
     if valid is None:
-        return state.valid_score, jnp.full((), jnp.nan, state.score.dtype)
+        return state.valid_score, jnp.zeros((), state.score.dtype)
     layout = problem.layout._replace(has_missing=True)
     trees, leaves = jax.tree.map(lambda array: array[None], (tree, leaf_value))
     score = sum_rounds(layout, problem.spec.symmetric, trees, leaves, valid.bins, state.valid_score)

@@ -230,9 +230,31 @@ def _is_empty(cell: types.CellType) -> bool:
         return True
 
 
-def _check_row_loss(loss: Loss, n_outputs: int | None, y: Any) -> None:
+def widest_array(loss: Loss, y: Any) -> int:
+    """Count the numbers of the largest array that the loss, its outputs resolved, makes of one row: 1 for scalars."""
+
+    def widest(program: Any) -> int:
+        inner = [
+            getattr(part, "jaxpr", part)
+            for equation in program.eqns
+            for value in equation.params.values()
+            for part in (value if isinstance(value, (tuple, list)) else [value])
+        ]
+        variables = [*program.invars, *program.constvars, *(v for eqn in program.eqns for v in eqn.outvars)]
+        sizes = [getattr(variable.aval, "size", 1) for variable in variables]
+        return max([1, *sizes, *(widest(part) for part in inner if hasattr(part, "eqns"))])
+
+    return widest(jax.make_jaxpr(loss.function)(*_abstract_row(loss.n_outputs, y)).jaxpr)
+
+
+def _abstract_row(n_outputs: int | None, y: Any) -> tuple[Any, Any]:
     score = jax.ShapeDtypeStruct(() if n_outputs is None else (n_outputs,), jnp.result_type(float))
     row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[1:], jnp.result_type(leaf)), y)
+    return score, row
+
+
+def _check_row_loss(loss: Loss, n_outputs: int | None, y: Any) -> None:
+    score, row = _abstract_row(n_outputs, y)
     try:
         value = jax.eval_shape(loss, score, row)
     except jax.errors.JAXTypeError as error:

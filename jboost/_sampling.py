@@ -10,9 +10,11 @@ from jaxtyping import Array, Bool, Float
 def sample_rows(key: Array, n_rows: int, fraction: Float[Array, ""]) -> Bool[Array, " n"]:
     """Keep each row with probability `fraction`, at most once.
 
-    Row i's draw depends on the key and on i alone, so padding a data set does not change it.
+    Row i's draw depends on the key and on i alone, so padding a data set does not change it. Of JAX's two ways to draw
+    by threefry only one is so, whichever is the default.
     """
-    return jax.random.uniform(key, (n_rows,)) < fraction
+    with jax.threefry_partitionable(True):
+        return jax.random.uniform(key, (n_rows,)) < fraction
 
 
 def sample_columns(

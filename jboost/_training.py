@@ -20,7 +20,7 @@ from jboost._boosting import Problem, Round, Rows, State, init, mean_loss, run, 
 from jboost._derivatives import check_derivatives, check_range, may_fail, raw_value_grad_hess
 from jboost._driver import drive
 from jboost._ensemble import Ensemble, check_model, concatenate, edges_layout, score_bins
-from jboost._loss import NOT_JAX, Loss, Quantile, as_loss, holds_traced, resolve_outputs
+from jboost._loss import NOT_JAX, Loss, Quantile, as_loss, holds_traced, resolve_outputs, widest_array
 from jboost._padding import pad_axis, reusable_size
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._target import as_key, as_target, as_weight
@@ -286,11 +286,11 @@ def _pad(problem: Problem) -> Problem:
     A user's metric may not look at weights: it gets the validation rows as they are.
     """
     train, valid = problem.train, problem.valid
-    k = problem.loss.n_outputs
-    n_rows = reusable_size(train.weight.size, k)
+    width = widest_array(problem.loss, train.y)
+    n_rows = reusable_size(train.weight.size, width)
     train = _pad_rows(train, n_rows, arrange_bins(train.bins, n_rows))
     if valid is not None and minds_weight(problem.metric):
-        n_rows = reusable_size(valid.weight.size, k)
+        n_rows = reusable_size(valid.weight.size, width)
         valid = _pad_rows(valid, n_rows, as_array(pad_axis(np.asarray(valid.bins), n_rows, axis=1)))
     return dataclasses.replace(problem, train=train, valid=valid)
 
@@ -386,11 +386,20 @@ def _losses_after(rounds: Round, final: Any) -> Any:
     return append(rounds.train_loss, final)[1:]
 
 
+def _valid_metrics(problem: Problem, rounds: Round, n_rounds: int) -> Any:
+    """Return NaN without validation rows: in the compiled rounds it would alarm `jax_debug_nans`."""
+    if problem.valid is None:
+        return np.full(n_rounds, np.nan, rounds.train_loss.dtype)
+    return rounds.valid_metric[:n_rounds]
+
+
 def _silence_after_best(problem: Problem, state: State, rounds: Round) -> tuple[Round, History]:
     """Under a transformation: zero the leaves of the rounds after the best, since none can be dropped."""
     n_rounds = rounds.train_loss.shape[0]
     best = jnp.asarray(n_rounds - 1) if problem.valid is None else n_rounds - 1 - state.since_best
-    history = History(_losses_after(rounds, mean_loss(problem, state)), rounds.valid_metric, best)
+    history = History(
+        _losses_after(rounds, mean_loss(problem, state)), _valid_metrics(problem, rounds, n_rounds), best
+    )
     if problem.spec.n_iter_no_change is None:
         return rounds, history
     kept = (jnp.arange(n_rounds) <= best)[:, None, None]
@@ -409,7 +418,7 @@ def _cut_after_best(problem: Problem, rounds: Round, final: Any, to_beat: Any) -
             RuntimeWarning,
             stacklevel=3,
         )
-    metric = rounds.valid_metric[:n_rounds]
+    metric = _valid_metrics(problem, rounds, n_rounds)
     best = n_rounds - 1
     if problem.valid is not None and n_rounds:
         if np.isnan(metric).all():

@@ -231,6 +231,19 @@ def test_equal_weights_change_nothing_nor_does_the_order_of_rows(rng: np.random.
     assert np.array_equal(bin_features(rng.permutation(X), max_bins=16).edges.exact, plain)
 
 
+@pytest.mark.parametrize("light", [1e-12, 1e-16, 1e-60, 1e-300])
+def test_light_rows_beside_heavy_ones_have_bins_of_their_own(light: float, rng: np.random.Generator) -> None:
+    """Ten heavy values take a bin each; the light ones share the rest by their own weight, whatever it is."""
+    X = rng.permutation(500).astype(float)[:, None]
+    heavy = X[:, 0] % 50 == 25
+    edges = bin_features(X, max_bins=60, sample_weight=np.where(heavy, 1.0, light)).edges
+    codes = np.asarray(bin_features(X, edges=edges).bins)[0]
+    sizes = np.bincount(codes)[1:]
+    assert sizes.size == 60
+    np.testing.assert_array_equal(sizes[codes[heavy] - 1], 1)
+    assert np.delete(sizes, codes[heavy] - 1).max() <= 12  # 490 values in 50 bins, and 49 in a run
+
+
 # ---------------------------------------------------------------- categories
 
 

@@ -103,6 +103,31 @@ def test_continuing_a_model_equals_one_longer_run():
     np.testing.assert_allclose([*head.train_loss, *tail.train_loss], history.train_loss, rtol=1e-9)
 
 
+@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_continued_fit_is_the_same_bit_for_bit(policy, dtype, rng):
+    """So are the scores that it goes on from: those of the stored leaves, to the last digit."""
+    X = rng.normal(size=(500, 6))
+    y = X[:, 0] + X[:, 1] * X[:, 2]
+
+    def fit(n_rounds, init_model=None):
+        spec = Spec(n_estimators=n_rounds, max_depth=3, grow_policy=policy)
+        options = {"hyper": Hyper(subsample=0.7), "init_model": init_model}
+        return jboost.fit(losses.squared_error, X, y, spec=spec, **options)[0]
+
+    with jax.enable_x64(dtype is np.float64):
+        whole, both = fit(7), fit(4, fit(3))
+    assert whole.base.dtype == dtype
+    jax.tree.map(np.testing.assert_array_equal, both, whole)
+
+
+def test_a_sound_fit_gives_no_alarm_where_nan_is_looked_for(rng):
+    X = rng.normal(size=(100, 2))
+    with jax.debug_nans(True):
+        _, history = jboost.fit(losses.squared_error, X, X[:, 0], spec=SMALL)
+    assert np.isnan(history.valid_metric).all()
+
+
 def test_a_model_of_other_bins_is_not_continued():
     train, _ = parts()
     y = train.targets["real"]

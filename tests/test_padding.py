@@ -11,6 +11,7 @@ import pytest
 
 import jboost
 from jboost import _padding
+from jboost._loss import widest_array
 from jboost._padding import ROOMY_ROWS, bucket, pad_axis, reusable_size
 from jboost._typing import as_array, empty_for_device
 
@@ -75,6 +76,43 @@ def test_small_models_of_several_outputs_do_not_depend_on_earlier_fits(rng):
     fit_rows(1400)  # leaves larger programs behind
     fit_rows(1200)
     jax.tree.map(np.testing.assert_array_equal, fit_rows(1300), first)
+
+
+def test_a_model_does_not_depend_on_sizes_in_use_where_a_row_holds_an_array(monkeypatch, rng):
+    """XLA sums over it in an order that depends on the number of rows."""
+    X, y = rng.normal(size=(60, 5)), {"t": rng.normal(size=(60, 24))}
+    basis = jnp.asarray(rng.normal(size=24), jnp.float32)
+
+    def loss(score, y):
+        return jnp.mean(jnp.log(jnp.cosh(score * basis - y["t"])))
+
+    def fit(known):
+        monkeypatch.setattr(_padding, "_sizes", known)
+        return jboost.fit(loss, X, y, spec=jboost.Spec(n_estimators=3, max_depth=3))[0]
+
+    expected = fit(set())
+    for known in ({128}, {192}):
+        jax.tree.map(np.testing.assert_array_equal, fit(known), expected)
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_outputs", "y", "expected"),
+    [
+        (lambda score, y: (score - y) ** 2, None, np.zeros(3), 1),
+        (lambda score, y: jnp.sum((score - y) ** 2), None, np.zeros((3, 7)), 7),
+        (lambda score, y: jnp.sum(jnp.outer(score, score)) * y, 3, np.zeros(3), 9),
+        (lambda score, y: jax.jit(lambda s: jnp.sum(s * jnp.arange(5.0)))(score) * y, None, np.zeros(3), 5),
+        (
+            lambda score, y: jax.lax.cond(score > 0, lambda: jnp.sum(y), lambda: y[0]),
+            None,
+            np.zeros((3, 2)),
+            2,
+        ),
+        (jboost.losses.logistic.function, None, np.zeros(3), 1),
+    ],
+)
+def test_the_widest_array_of_a_row(loss, n_outputs, y, expected):
+    assert widest_array(jboost.losses.Loss(loss, n_outputs=n_outputs), y) == expected
 
 
 def test_small_arrays_of_several_outputs_have_a_size_of_their_own(monkeypatch):

@@ -51,6 +51,17 @@ def test_padding_does_not_change_the_rows_drawn(longer):
     np.testing.assert_array_equal(sample_rows(key, longer, fraction)[:64], short)
 
 
+def test_rows_are_drawn_alike_by_either_default_of_threefry():
+    drawn = []
+    for is_partitionable in (True, False):
+        with jax.threefry_partitionable(is_partitionable):
+            drawn += [
+                jax.jit(sample_rows, static_argnums=1)(jax.random.key(1), n, 0.5)[:300] for n in (300, 512)
+            ]
+    for other in drawn[1:]:
+        np.testing.assert_array_equal(other, drawn[0])
+
+
 def test_a_larger_fraction_keeps_the_rows_of_a_smaller_one():
     small, large = (np.asarray(sample_rows(jax.random.key(0), 500, jnp.asarray(x))) for x in (0.2, 0.7))
     assert np.all(large[small])

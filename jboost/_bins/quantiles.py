@@ -51,22 +51,27 @@ def quantile_cuts(mass: Float[np.ndarray, " m"], max_bins: int) -> Int[np.ndarra
     heavy = _heavy_values(mass, max_bins)
     bounds = np.unique(np.concatenate([[0], heavy, heavy + 1, [mass.size]]))
     starts, stops = bounds[:-1], bounds[1:]
-    total = np.zeros(mass.size + 1)
-    np.cumsum(mass, out=total[1:])
-    run_mass = total[stops] - total[starts]
     is_run = ~np.isin(starts, heavy)
-    bins = np.ones(starts.size, dtype=np.int64)
-    bins[is_run] = _share_bins(run_mass[is_run], (stops - starts)[is_run], max_bins - heavy.size)
-    # cut a run of k bins where the middle of a value's weight passes j/k of the run's, j = 1..k-1
-    run = np.repeat(np.arange(starts.size), bins - 1)
-    j = np.arange(run.size) - np.repeat(np.cumsum(bins - 1) - (bins - 1), bins - 1) + 1
-    targets = total[starts[run]] + run_mass[run] * (j / bins[run])
-    middle = mass / -2
-    middle += total[1:]
-    inner = np.searchsorted(middle, targets)
-    inner = np.clip(inner, starts[run], stops[run])
-    cuts = np.unique(np.concatenate([inner, bounds]))
+    starts, stops = starts[is_run], stops[is_run]
+    bins = np.zeros(0, dtype=np.int64)
+    if starts.size:
+        # Not as differences of a running sum over all, in which light runs beside heavy values would vanish.
+        run_mass = np.array([mass[start:stop].sum() for start, stop in zip(starts, stops, strict=True)])
+        bins = _share_bins(run_mass, stops - starts, max_bins - heavy.size)
+    inner = [
+        start + _even_cuts(mass[start:stop], k) for start, stop, k in zip(starts, stops, bins, strict=True)
+    ]
+    cuts = np.unique(np.concatenate([*inner, bounds]))
     return cuts[(cuts > 0) & (cuts < mass.size)]
+
+
+def _even_cuts(mass: Float[np.ndarray, " r"], n_bins: int) -> Int[np.ndarray, " c"]:
+    """Cut a run where the middle of a value's weight passes j / n_bins of the whole, j = 1 .. n_bins - 1."""
+    total = np.cumsum(mass)
+    targets = total[-1] * (np.arange(1, n_bins) / n_bins)
+    middle = mass / -2
+    middle += total
+    return np.searchsorted(middle, targets)
 
 
 def _heavy_values(mass: Float[np.ndarray, " m"], max_bins: int) -> Int[np.ndarray, " h"]:
