@@ -58,9 +58,8 @@ def quantile_cuts(mass: Float[np.ndarray, " m"], max_bins: int) -> Int[np.ndarra
         # Not as differences of a running sum over all, in which light runs beside heavy values would vanish.
         run_mass = np.array([mass[start:stop].sum() for start, stop in zip(starts, stops, strict=True)])
         bins = _share_bins(run_mass, stops - starts, max_bins - heavy.size)
-    inner = [
-        start + _even_cuts(mass[start:stop], k) for start, stop, k in zip(starts, stops, bins, strict=True)
-    ]
+    runs = zip(starts, stops, bins.tolist(), strict=True)
+    inner = [start + _even_cuts(mass[start:stop], n_bins) for start, stop, n_bins in runs]
     cuts = np.unique(np.concatenate([*inner, bounds]))
     return cuts[(cuts > 0) & (cuts < mass.size)]
 
