@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
-from jboost import _sharding
+from jboost import _native, _sharding
 from jboost._boosting import Problem, Round, SampleRows, State, is_finished, mean_loss, step
 from jboost._memory import release_freed
 from jboost._padding import ROOMY_ROWS
@@ -64,6 +64,8 @@ def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, 
                 size = _next_size(count, time.perf_counter() - began)
         except KeyboardInterrupt:
             warnings.warn(f"interrupted: the model holds the first {done} rounds", stacklevel=3)
+        finally:
+            _native.release_scratch()
     return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks), loss
 
 

@@ -134,6 +134,13 @@ def _say_how_to_use_more_cores(reason: str) -> None:
     )
 
 
+def release_scratch() -> None:
+    """Free the memory that the library keeps from one tree for the next."""
+    found = library()
+    if not isinstance(found, str):
+        found.jboost_release_scratch()
+
+
 _limits: list[int] = []  # of the calls that are running
 
 

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "../parallel.h"
+#include "../scratch.h"
 #include "tables.h"
 
 namespace jboost {
@@ -162,7 +163,7 @@ void write_codes(const Problem& p, const Plan& plan, int64_t statistic, int64_t 
 template <int P, typename Code>
 void build_pairs(const Problem& p, int64_t statistic, const Pool& pool) {
   const Plan plan = make_plan(p, P, pool);
-  Scratch& scratch = Scratch::of_this_thread();
+  Scratch scratch;
   uint64_t* tables = scratch.get(plan.parts * plan.table_words + plan.workers * plan.block_words);
   uint64_t* blocks = tables + plan.parts * plan.table_words;
 
@@ -179,7 +180,6 @@ void build_pairs(const Problem& p, int64_t statistic, const Pool& pool) {
   crew.run((p.n_codes + tile - 1) / tile, [&](int64_t number, int64_t) {
     write_codes<P>(p, plan, statistic, tile * number, std::min(tile * (number + 1), p.n_codes), tables);
   });
-  scratch.release_if_large();
 }
 
 template <typename Code>

@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <new>
 
 #include "../parallel.h"
 
@@ -34,34 +32,6 @@ inline void pack_row(const int32_t* values, int64_t n_statistics, uint64_t* word
   for (int64_t c = 0; c + 1 < n_statistics; c += 2) *words++ = packed(values[c], values[c + 1]);
   if (n_statistics % 2) *words = packed(values[n_statistics - 1], 0);
 }
-
-// Memory that a thread keeps between calls, since fresh pages cost more than a small tree. Throws std::bad_alloc.
-class Scratch {
- public:
-  static Scratch& of_this_thread() {
-    thread_local Scratch scratch;
-    return scratch;
-  }
-  uint64_t* get(int64_t words) {
-    if (words > words_) {
-      memory_.reset();
-      words_ = 0;
-      memory_.reset(new uint64_t[words]);
-      words_ = words;
-    }
-    return memory_.get();
-  }
-  void release_if_large() {
-    if (words_ * int64_t{sizeof(uint64_t)} <= kKeptBytes) return;
-    memory_.reset();
-    words_ = 0;
-  }
-
- private:
-  static constexpr int64_t kKeptBytes = 32 << 20;
-  std::unique_ptr<uint64_t[]> memory_;
-  int64_t words_ = 0;
-};
 
 // The bin codes of columns in groups: codes of row i and group j at [(j * n_rows + i) * width].
 struct GroupedBins {

@@ -16,6 +16,7 @@
 
 #include "../_histogram/joint.h"
 #include "../_histogram/tables.h"
+#include "../scratch.h"
 #include "../_split/categories.h"
 #include "../_split/search.h"
 #include "rows.h"
@@ -76,13 +77,12 @@ class Grower {
     const int64_t persistent = p.grouped.n_groups() * group_words();
     const int64_t words = rows_.words_needed() + n_parts_ * persistent + n_workers_ * worker_words() +
                           (max_nodes_ / 2 * (p.n_codes + 1) + 7) / 8;
-    uint64_t* memory = Scratch::of_this_thread().get(words);
+    uint64_t* memory = scratch_.get(words);
     rows_.use(memory);
     cells_ = memory + rows_.words_needed();
     worker_memory_ = cells_ + n_parts_ * persistent;
     sets_ = reinterpret_cast<uint8_t*>(worker_memory_ + n_workers_ * worker_words());
   }
-  ~Grower() { Scratch::of_this_thread().release_if_large(); }
 
   void grow() {
     const Derivatives<T> derivatives{p_.g, p_.h, factor_.data(), p_.rules.n_pairs, n_statistics_ % 2 == 1};
@@ -483,6 +483,7 @@ class Grower {
   int64_t n_nodes_ = 1, n_tables_ = 0;
   uint64_t *cells_ = nullptr, *worker_memory_ = nullptr;
   uint8_t* sets_ = nullptr;
+  Scratch scratch_;
   Crew crew_;
 };
 
