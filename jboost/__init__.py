@@ -43,11 +43,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> typing.Any:
-    """Import the estimators when they are asked for: scikit-learn takes as long to import as JAX."""
+    """Import what takes long when it is asked for: the estimators, since scikit-learn takes as long as JAX."""
     if name in ("JBoostClassifier", "JBoostRegressor"):
         from jboost import sklearn
 
         return getattr(sklearn, name)
+    if name == "__version__":
+        from jboost.io.archive import library_version
+
+        return library_version()
     raise AttributeError(f"module 'jboost' has no attribute {name!r}")
 
 

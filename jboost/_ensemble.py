@@ -229,7 +229,8 @@ def edges_layout(edges: BinEdges, has_missing: bool = True) -> Layout:
 def check_model(model: Any) -> None:
     """Raise unless the argument is a model."""
     if not isinstance(model, Ensemble):
-        raise TypeError(f"model must be a jboost.Ensemble, got {type(model).__name__}")
+        hint = ": pass its attribute model_" if hasattr(model, "model_") else ""
+        raise TypeError(f"model must be a jboost.Ensemble, got {type(model).__name__}{hint}")
     if model.base.ndim != 1:
         raise ValueError(
             f"model must be one model, got a batch of shape {model.base.shape[:-1]}: use jax.vmap, or pick one with "

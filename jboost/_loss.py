@@ -163,6 +163,9 @@ def as_loss(loss: Any) -> Loss:
         raise TypeError(
             f"loss must be a function or a Loss, such as jboost.losses.squared_error; got {loss!r}"
         )
+    if getattr(loss, "__module__", None) == "jboost.losses":
+        name = f"jboost.losses.{getattr(loss, '__name__', '')}"
+        raise TypeError(f"loss must be a Loss, and {name} makes one: call it, as in {name}(...)")
     if not callable(loss) or isinstance(loss, type):
         raise TypeError(f"loss must be a Loss or a function loss(score, y) of one row; got {loss!r}")
     try:
@@ -261,6 +264,12 @@ def _check_row_loss(loss: Loss, n_outputs: int | None, y: Any) -> None:
         raise TypeError(NOT_JAX.format("loss", error)) from error
     except TypeError as error:
         raise TypeError(f"loss must be a function loss(score, y) -> scalar of one row: {error}") from error
+    except (ValueError, IndexError) as error:
+        hint = "; a vector of k scores takes jboost.Loss(loss, n_outputs=k)" if n_outputs is None else ""
+        shapes = jax.tree.map(lambda leaf: leaf.shape, row)
+        raise ValueError(
+            f"loss failed on a score of shape {score.shape} and a row of y of shape {shapes}: {error}{hint}"
+        ) from error
     if not (hasattr(value, "shape") and value.shape == () and jnp.issubdtype(value.dtype, jnp.floating)):
         raise ValueError(
             f"loss must return a real scalar for one row (a score of shape {score.shape} and one row of y); "

@@ -29,6 +29,9 @@ from jboost._typing import as_array, is_traced, kept_concrete, pytree
 from jboost.metrics import Metric, as_metric, minds_weight
 from jboost.metrics import mean_loss as mean_loss_metric
 
+MANY_ROWS = 50  # from which on a fit should find something to split
+TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
+
 
 @pytree
 class History:
@@ -147,6 +150,7 @@ def fit(
             rounds, history = _silence_after_best(problem, *run(problem, state))
         else:
             rounds, history = _cut_after_best(problem, *drive(problem, state, verbose), state.best_metric)
+            _warn_if_nothing_was_split(problem, base, rounds)
         trees = jax.tree.map(as_array, rounds.tree)
         leaf_value = as_array(rounds.leaf_value)
     scalar = loss.n_outputs is None
@@ -404,6 +408,41 @@ def _silence_after_best(problem: Problem, state: State, rounds: Round) -> tuple[
         return rounds, history
     kept = (jnp.arange(n_rounds) <= best)[:, None, None]
     return dataclasses.replace(rounds, leaf_value=jnp.where(kept, rounds.leaf_value, 0.0)), history
+
+
+def _warn_if_nothing_was_split(problem: Problem, base: Array, rounds: Round) -> None:
+    """Say so where min_child_weight is of another size than all that the rows weigh: no round could learn anything."""
+    least, weight, gain = (
+        float(problem.hyper.min_child_weight),
+        np.asarray(problem.train.weight),
+        rounds.tree.gain,
+    )
+    used = weight > 0
+    if (
+        least == 0
+        or used.sum() < MANY_ROWS
+        or not gain.size
+        or gain.any()
+        or not np.asarray(problem.usable).any()
+    ):
+        return
+    _, g, h = (
+        np.asarray(part)[used] for part in _derivatives_at(base, problem.train.y, weight, problem.loss)
+    )
+    total = float(_per_row(h, weight[used]).sum(axis=0).max())
+    step = g / np.where(h > 0, h, 1)
+    if total < TOO_LIGHT * least and not np.allclose(
+        step, step[:1], rtol=1e-3
+    ):  # rows that want different things
+        warnings.warn(
+            f"no tree has a split: both sides of one need a Hessian of at least min_child_weight={least:g}, and that "
+            f"of all rows is {total:.3g}; lower Hyper.min_child_weight, or multiply the loss or the weights",
+            stacklevel=3,
+        )
+
+
+def _per_row(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return (values.T * weight).T
 
 
 def _cut_after_best(problem: Problem, rounds: Round, final: Any, to_beat: Any) -> tuple[Round, History]:

@@ -253,6 +253,7 @@ def test_columns_are_drawn_for_the_whole_tree(x64):
     assert len(set(np.asarray(model.trees.feature).ravel())) > 2
 
 
+@pytest.mark.filterwarnings("ignore:no tree has a split")
 def test_other_rows_are_drawn_in_every_round(x64):
     """Without a split all rows share one leaf, whose value is the mean residual of the drawn rows."""
     rows = problem("plain")
@@ -357,3 +358,27 @@ def test_a_metric_that_turns_nan_is_reported():
         jboost.fit(
             losses.squared_error, X, y, spec=Spec(n_estimators=8, max_depth=2), valid=(X, y), metric=metric
         )
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+@pytest.mark.parametrize("by", ["loss", "weights"])
+def test_a_fit_that_cannot_split_says_why(scale, by, rng):
+    """The Hessian of all 200 rows is 200, or 0.2 where a split needs 1 on either side."""
+    X = rng.normal(size=(200, 2))
+    weight = np.full(200, scale if by == "weights" else 1.0)
+
+    def loss(score, y):
+        return (scale if by == "loss" else 1.0) * 0.5 * (score - y) ** 2
+
+    def fit(y, **numbers):
+        spec = jboost.Spec(n_estimators=2, max_depth=2)
+        hyper = jboost.Hyper(**numbers)
+        return jboost.fit(loss, X, y, spec=spec, hyper=hyper, sample_weight=weight)[0]
+
+    if scale == 1.0:
+        assert fit(X[:, 0]).trees.gain.any()
+        return
+    with pytest.warns(UserWarning, match=r"min_child_weight=1, and that of all rows is 0.2; lower"):
+        assert not fit(X[:, 0]).trees.gain.any()
+    assert fit(X[:, 0], min_child_weight=1e-3).trees.gain.any()
+    fit(np.ones(200))  # nothing to learn, and nothing to say

@@ -7,10 +7,12 @@ import dataclasses
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -326,3 +328,13 @@ def test_the_link_given_to_load_stands_above_the_stored_one(hand_made, tmp_path)
 def test_any_callable_can_be_a_link(link, hand_made, tmp_path):
     jboost.save(dataclasses.replace(hand_made, inverse_link=link), tmp_path / "model")
     assert jboost.load(tmp_path / "model", inverse_link=link).inverse_link is link
+
+
+def test_an_estimator_is_told_what_to_save(tmp_path):
+    estimator: Any = jboost.JBoostRegressor(n_estimators=1).fit(np.arange(8.0)[:, None], np.arange(8.0))
+    with pytest.raises(TypeError, match="got JBoostRegressor: pass its attribute model_"):
+        jboost.save(estimator, tmp_path / "model")
+
+
+def test_the_package_knows_its_version():
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*|unknown", jboost.__version__)

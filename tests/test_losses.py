@@ -14,6 +14,7 @@ from scipy.special import expit
 from scipy.special import softmax as scipy_softmax
 from sklearn._loss import loss as peer
 
+import jboost
 from jboost import losses
 from jboost._derivatives import raw_value_grad_hess, value_grad_hess
 from jboost._loss import as_loss, resolve_outputs
@@ -431,3 +432,16 @@ def test_targets_inside_the_domain_pass(case):
     check_target(loss, y.astype(np.float32))
     if np.all(y == np.floor(y)):
         check_target(loss, y.astype(bool) if loss in (losses.logistic, losses.exponential) else y.astype(int))
+
+
+def test_what_makes_a_loss_is_to_be_called():
+    with pytest.raises(TypeError, match=r"jboost.losses.softmax makes one: call it"):
+        jboost.fit(losses.softmax, np.zeros((4, 1)), np.arange(4) % 3)
+
+
+def test_a_loss_that_wants_a_vector_is_told_how():
+    def cross_entropy(score, y):
+        return -jax.nn.log_softmax(score)[y]
+
+    with pytest.raises(ValueError, match=r"loss failed on a score of shape \(\).*n_outputs=k"):
+        jboost.fit(cross_entropy, np.zeros((4, 1)), np.arange(4) % 3)

@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse
+import sklearn.exceptions
 
 from tests.sklearn_data import POSITIVE, THREE, WEIGHT, X, Y, assert_same_model, classifier, regressor
 
@@ -326,3 +327,27 @@ def test_a_missing_label_is_refused_by_name():
     labels = np.array(["a", None] * 4, dtype=object)
     with pytest.raises(ValueError, match="y must have a label"):
         classifier().fit(np.arange(8.0)[:, None], labels)
+
+
+def test_a_single_column_of_targets_is_a_vector():
+    with pytest.warns(sklearn.exceptions.DataConversionWarning, match="1d array was expected"):
+        estimator = regressor().fit(X, Y[:, None])
+    assert_same_model(estimator, regressor().fit(X, Y))
+    assert estimator.predict(X).shape == Y.shape
+
+
+def test_dates_are_to_be_converted():
+    days = pd.DataFrame({"when": pd.date_range("2026-01-01", periods=len(Y))})
+    with pytest.raises(TypeError, match=r"column 'when', got dtype Datetime.*convert it to numbers"):
+        regressor().fit(days, Y)
+
+
+def test_text_in_a_column_of_numbers_is_no_matter_of_arguments_once_fitted():
+    estimator = regressor().fit(pd.DataFrame({"n": X[:, 0]}), Y)
+    with pytest.raises(TypeError, match="got dtype String, as it had when the edges were found"):
+        estimator.predict(pd.DataFrame({"n": ["a", "b"]}))
+
+
+def test_a_wrong_choice_of_categorical_features_is_named():
+    with pytest.raises(TypeError, match=r"^categorical_features: expected a list"):
+        regressor(categorical_features="a").fit(frame(), Y)

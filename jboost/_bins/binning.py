@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, UInt, UInt32
 from jboost._bins import native
 from jboost._bins.arguments import categorical_mask, check_max_bins, check_weight
 from jboost._bins.categories import Categories, category_codes, category_tables, find_categories
-from jboost._bins.columns import Columns, read_columns
+from jboost._bins.columns import HOW_TO_HAVE_CATEGORIES, Columns, read_columns
 from jboost._bins.device import count_below, float_words, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
 from jboost._bins.quantiles import column_edges
@@ -159,9 +159,14 @@ def read_bins(edges: BinEdges, X: Any) -> UInt[np.ndarray | Array, "f n"]:
         return _device_codes(edges, traced_words(X), {})
     columns = X if isinstance(X, Columns) else read_columns(X)
     order = _match_columns(edges.features, columns)
-    if is_traced(edges):
-        return _device_codes(edges, *_concrete_words(edges.features, columns, order))
-    return _host_codes(edges, columns, order)
+    try:
+        if is_traced(edges):
+            return _device_codes(edges, *_concrete_words(edges.features, columns, order))
+        return _host_codes(edges, columns, order)
+    except TypeError as error:  # a choice between numbers and categories was made with the edges
+        raise TypeError(
+            str(error).replace(HOW_TO_HAVE_CATEGORIES, ", as it had when the edges were found")
+        ) from error
 
 
 # ---------------------------------------------------------------- finding edges

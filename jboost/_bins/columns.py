@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int
 
+HOW_TO_HAVE_CATEGORIES = "; name it in `categorical` or give it a category dtype"
 _REAL = (numbers.Real, np.bool_, Decimal)
 _MISSING_TYPE_NAMES = ("NoneType", "NAType", "NaTType")  # of None, pandas.NA and pandas.NaT
 _CATEGORY_DTYPES = (nw.Categorical, nw.Enum, nw.String)
@@ -138,9 +139,9 @@ def _numbers_of_objects(column: np.ndarray, label: str) -> Float[np.ndarray, " n
 
 
 def _not_a_number(label: str, got: str) -> TypeError:
-    return TypeError(
-        f"X: expected numbers in {label}, got {got}; name it in `categorical` or give it a category dtype"
-    )
+    is_time = any(word in got for word in ("Date", "Duration", "Time"))
+    advice = "; convert it to numbers, such as days since a date" if is_time else HOW_TO_HAVE_CATEGORIES
+    return TypeError(f"X: expected numbers in {label}, got {got}{advice}")
 
 
 def as_factor(column: np.ndarray, label: str) -> Factor:

@@ -34,7 +34,7 @@ Arrays = dict[str, np.ndarray]
 
 def write_archive(path: str, record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a file as a whole, or else leave what was there; OSError says why it cannot be written."""
-    head = {"format": FORMAT, "version": VERSION, "jboost": _library_version()}
+    head = {"format": FORMAT, "version": VERSION, "jboost": library_version()}
     members = {_RECORD: _to_json({**head, **record})}
     members |= {f"{name}.npy": _to_npy(array) for name, array in arrays.items()}
     with _replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
@@ -142,7 +142,7 @@ def _without_head(record: Any) -> Record:
     if version > VERSION:
         raise ValueError(
             f"the file has version {version} of the format and was written by jboost {writer}, but this is "
-            f"jboost {_library_version()}, which reads up to version {VERSION}; upgrade jboost to load it"
+            f"jboost {library_version()}, which reads up to version {VERSION}; upgrade jboost to load it"
         )
     return record
 
@@ -169,7 +169,8 @@ def _from_npy(name: str, content: bytes) -> np.ndarray:
         return body.view(dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-def _library_version() -> str:
+def library_version() -> str:
+    """Return the version of the installed package, or "unknown" where it runs from its sources."""
     try:
         return importlib.metadata.version("jboost")
     except importlib.metadata.PackageNotFoundError:  # run from a source tree

@@ -229,12 +229,12 @@ class Boosting(BaseEstimator):
             return bin_features(X, edges=edges)
         try:
             return bin_features(X, self.max_bins, weight, self.categorical_features)
-        except TypeError as error:
-            if "`categorical`" not in str(error):
-                raise
-            message = str(error).replace("`categorical`", "`categorical_features`")
-            # scikit-learn's checks of an estimator look for these words
-            raise TypeError(f"{message} (an argument must be a string there, or a number)") from error
+        except (TypeError, ValueError) as error:
+            message = str(error).replace("categorical: ", "categorical_features: ")
+            if "`categorical`" in message:  # in words that scikit-learn's checks of an estimator look for
+                message = message.replace("`categorical`", "`categorical_features`")
+                message += " (float: argument must be a string or a number)"
+            raise type(error)(message) from error
 
     def _eval_rows(self, pairs: list[tuple[Any, Any, Any]], train: Rows) -> list[Rows]:
         """Check, encode and bin the pairs (X, y) of eval_set with their weights."""

@@ -26,8 +26,9 @@ class JBoostRegressor(RegressorMixin, Boosting):
     ----------
     loss : str, callable or Loss, default "squared_error"
         "squared_error", "absolute_error", "quantile", "poisson", "gamma", "tweedie" (power 1.5), "huber" or
-        "pseudo_huber" (delta 1); a function `loss(score, y) -> scalar` of one row in JAX operations; or a
-        `jboost.Loss`, such as `jboost.losses.huber(delta)`. A name stands for the loss in `jboost.losses`.
+        "pseudo_huber" (delta 1 in units of y: scale y, or give `jboost.losses.huber(delta)`); a function
+        `loss(score, y) -> scalar` of one row in JAX operations; or a `jboost.Loss`. A name stands for
+        the loss in `jboost.losses`.
     quantile : float, optional
         The level for `loss="quantile"`; no other loss reads it. Quantiles of separate fits may cross.
     n_estimators, max_depth, grow_policy, multi_output, min_child_samples, max_cat_to_onehot
@@ -143,7 +144,8 @@ class JBoostRegressor(RegressorMixin, Boosting):
             yield apply_link(self.model_.inverse_link, score)
 
     def _encode(self, y: np.ndarray, reset: bool) -> np.ndarray:
-        return y
+        """Take one column, as of a data frame, for a vector; several are as many outputs."""
+        return column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
 
     def _loss(self) -> Loss:
         return regression_loss(self.loss, self.quantile)
