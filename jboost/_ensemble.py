@@ -66,6 +66,17 @@ class Ensemble:
         """Values of a score."""
         return self.base.shape[-1]
 
+    def __repr__(self) -> str:
+        """Say how large the model is, not what is in it."""
+        if not isinstance(self.edges, BinEdges) or not hasattr(self.leaf_value, "shape"):
+            return "Ensemble(...)"  # a pytree of something else, such as axes
+        batch = f"batch={self.base.shape[:-1]}, " if self.base.ndim > 1 else ""
+        policy = "symmetric" if self.symmetric else "depthwise"
+        return (
+            f"Ensemble({batch}n_trees={self.n_trees}, leaves={self.leaf_value.shape[-2]}, grow_policy={policy!r}, "
+            f"n_features={self.edges.n_features}, n_outputs={self.n_outputs})"
+        )
+
 
 def predict(model: Ensemble, X: Any) -> Float[Array, "n *k"]:
     """Sum the trees' leaf values: the raw score of each row.

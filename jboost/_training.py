@@ -130,7 +130,7 @@ def fit(
     >>> import jax.numpy as jnp, numpy as np, jboost
     >>> X = np.linspace(-1, 1, 64)[:, None]
     >>> def log_cosh(score, y):
-    ...     return jnp.log(jnp.cosh(score - y))
+    ...     return jnp.logaddexp(score - y, y - score) - jnp.log(2.0)
     >>> model, history = jboost.fit(log_cosh, X, X[:, 0] ** 2, spec=jboost.Spec(n_estimators=20))
     >>> bool(history.train_loss[-1] < history.train_loss[0])
     True

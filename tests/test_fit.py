@@ -360,6 +360,20 @@ def test_a_metric_that_turns_nan_is_reported():
         )
 
 
+def test_a_model_is_printed_by_its_size(rng):
+    X = rng.normal(size=(30, 2))
+
+    def fit(rate):
+        spec = jboost.Spec(n_estimators=3, max_depth=2)
+        return jboost.fit(losses.squared_error, data, X[:, 0], spec=spec, hyper=Hyper(learning_rate=rate))[0]
+
+    data = jboost.bin_features(X)
+    size = "n_trees=3, leaves=4, grow_policy='symmetric', n_features=2, n_outputs=1)"
+    assert repr(fit(0.1)) == f"Ensemble({size}"
+    assert repr(jax.vmap(fit)(jnp.array([0.1, 0.2]))) == f"Ensemble(batch=(2,), {size}"
+    assert repr(jax.tree.map(lambda _: 0, fit(0.1))) == "Ensemble(...)"
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 @pytest.mark.parametrize("by", ["loss", "weights"])
 def test_a_fit_that_cannot_split_says_why(scale, by, rng):
