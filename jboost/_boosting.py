@@ -111,14 +111,15 @@ def step(
     row_key, column_key = jax.vmap(jax.random.fold_in, (None, 0))(state.key, 2 * state.round + jnp.arange(2))
     drawn = _draw_rows(row_key, rows.weight, hyper, sample)
     weight = jnp.where(drawn, rows.weight, 0.0)
-    value, g, h = weighted_derivatives(loss, state.score, rows.y, weight)
+    value, *parts = weighted_derivatives(loss, state.score, rows.y, weight)
+    derivatives = Derivatives(*parts)
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
     allowed = sample_columns(column_key, problem.usable, *shares, spec.max_depth)
     columns = Columns(rows.bins, allowed, problem.layout)
-    scales = find_scale(g, reduce), find_scale(h, reduce)
-    tree, leaf = _grow(columns, Derivatives(g, h), scales, weight > 0, spec, hyper, build_histogram, reduce)
+    scales = find_scale(derivatives.g, reduce), find_scale(derivatives.h, reduce)
+    tree, leaf = _grow(columns, derivatives, scales, weight > 0, spec, hyper, build_histogram, reduce)
     values = leaf_values(
-        loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, (g, h), scales, reduce
+        loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, derivatives, scales, reduce
     )
     leaf_value = _as_stored(hyper.learning_rate * values, state.round)
     score = state.score + take_leaves(leaf_value, leaf)

@@ -92,7 +92,7 @@ def check_derivatives(loss: Loss, value: Any, g: Any, h_raw: Any, weight: Any) -
     used = np.asarray(weight) > 0
     for label, array in (("value", value), ("first derivative", g), ("second derivative", h_raw)):
         array = np.asarray(array)
-        bad = ~np.isfinite(array) & _per_row(used, array)
+        bad = ~np.isfinite(array) & per_row(used, array)
         if bad.any():
             row = int(np.argwhere(bad)[0, 0])
             raise ValueError(
@@ -115,7 +115,7 @@ def check_derivatives(loss: Loss, value: Any, g: Any, h_raw: Any, weight: Any) -
 def check_range(g: Any, weight: Any) -> None:
     """Refuse gradients whose sums cannot be squared: gains would be infinite, and any split as good as another."""
     g, weight = np.asarray(g), np.asarray(weight)
-    total, largest = np.abs(g.astype(np.float64) * _per_row(weight, g)).sum(), _largest_sum(g.dtype)
+    total, largest = np.abs(g.astype(np.float64) * per_row(weight, g)).sum(), _largest_sum(g.dtype)
     if total > largest:
         raise ValueError(
             f"y is too large for {g.dtype}: the gradients of the loss sum to {total:.3g}, above {largest:.3g}; scale y"
@@ -129,16 +129,16 @@ def may_fail(loss: Loss, value: Array, g: Array, h_raw: Array, weight: Float[Arr
     """
     used = weight > 0
     most = _largest_sum(g.dtype) / 2 / g.size  # the largest times their number is no less than the sum
-    small = jnp.isfinite(h_raw) & (jnp.abs(g) * _per_row(weight, g) <= most)  # false for NaN too
-    fails = jnp.any(used & ~jnp.isfinite(value)) | jnp.any(_per_row(used, g) & ~small)
+    small = jnp.isfinite(h_raw) & (jnp.abs(g) * per_row(weight, g) <= most)  # false for NaN too
+    fails = jnp.any(used & ~jnp.isfinite(value)) | jnp.any(per_row(used, g) & ~small)
     if loss.hessian == "first_order":
         return fails
-    steep = _per_row(used, g) & (jnp.abs(g) > loss.hessian_floor / 2)
-    curved = _per_row(used, g) & (h_raw > loss.hessian_floor)
+    steep = per_row(used, g) & (jnp.abs(g) > loss.hessian_floor / 2)
+    curved = per_row(used, g) & (h_raw > loss.hessian_floor)
     return fails | jnp.any(jnp.any(steep, axis=0) & ~jnp.any(curved, axis=0))
 
 
-def _per_row(rows: Any, like: Any) -> Any:
+def per_row(rows: Any, like: Any) -> Any:
     """Shape [n] to be combined with an array [n] or [n k]."""
     return rows.reshape(-1, *[1] * (like.ndim - 1))
 

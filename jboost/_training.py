@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from jboost._base_score import best_constant
 from jboost._bins import BinEdges, Binned, bin_features, read_bins
 from jboost._boosting import Problem, Round, Rows, State, init, mean_loss, run, usable_columns
-from jboost._derivatives import check_derivatives, check_range, may_fail, raw_value_grad_hess
+from jboost._derivatives import check_derivatives, check_range, may_fail, per_row, raw_value_grad_hess
 from jboost._driver import drive
 from jboost._ensemble import Ensemble, check_model, concatenate, edges_layout, score_bins
 from jboost._loss import NOT_JAX, Loss, Quantile, as_loss, holds_traced, resolve_outputs, widest_array
@@ -412,37 +412,23 @@ def _silence_after_best(problem: Problem, state: State, rounds: Round) -> tuple[
 
 def _warn_if_nothing_was_split(problem: Problem, base: Array, rounds: Round) -> None:
     """Say so where min_child_weight is of another size than all that the rows weigh: no round could learn anything."""
-    least, weight, gain = (
-        float(problem.hyper.min_child_weight),
-        np.asarray(problem.train.weight),
-        rounds.tree.gain,
-    )
-    used = weight > 0
-    if (
-        least == 0
-        or used.sum() < MANY_ROWS
-        or not gain.size
-        or gain.any()
-        or not np.asarray(problem.usable).any()
-    ):
+    least, weight, gain = float(problem.hyper.min_child_weight), problem.train.weight, rounds.tree.gain
+    used = np.asarray(weight) > 0
+    could_split = least > 0 and used.sum() >= MANY_ROWS and gain.size and np.asarray(problem.usable).any()
+    if gain.any() or not could_split:
         return
     _, g, h = (
         np.asarray(part)[used] for part in _derivatives_at(base, problem.train.y, weight, problem.loss)
     )
-    total = float(_per_row(h, weight[used]).sum(axis=0).max())
+    total = float((h * per_row(np.asarray(weight)[used], h)).sum(axis=0).max())
     step = g / np.where(h > 0, h, 1)
-    if total < TOO_LIGHT * least and not np.allclose(
-        step, step[:1], rtol=1e-3
-    ):  # rows that want different things
+    want_the_same = np.allclose(step, step[:1], rtol=1e-3)
+    if total < TOO_LIGHT * least and not want_the_same:
         warnings.warn(
             f"no tree has a split: both sides of one need a Hessian of at least min_child_weight={least:g}, and that "
             f"of all rows is {total:.3g}; lower Hyper.min_child_weight, or multiply the loss or the weights",
             stacklevel=3,
         )
-
-
-def _per_row(values: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    return (values.T * weight).T
 
 
 def _cut_after_best(problem: Problem, rounds: Round, final: Any, to_beat: Any) -> tuple[Round, History]:

@@ -27,12 +27,6 @@ inline uint64_t packed(int32_t high, int32_t low) {
 inline int32_t low(uint64_t word) { return static_cast<int32_t>(static_cast<uint32_t>(word)); }
 inline int32_t high(uint64_t word) { return static_cast<int32_t>((word + 0x80000000u) >> 32); }
 
-// Packs the statistics of one row into P words.
-inline void pack_row(const int32_t* values, int64_t n_statistics, uint64_t* words) {
-  for (int64_t c = 0; c + 1 < n_statistics; c += 2) *words++ = packed(values[c], values[c + 1]);
-  if (n_statistics % 2) *words = packed(values[n_statistics - 1], 0);
-}
-
 // The bin codes of columns in groups: codes of row i and group j at [(j * n_rows + i) * width].
 struct GroupedBins {
   const void* codes;  // uint8 or uint16
