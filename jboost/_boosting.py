@@ -108,7 +108,9 @@ def step(
     The rows may be those of one device of several: `reduce` then sums over them, and `sample` draws from all.
     """
     rows, loss, spec, hyper = problem.train, problem.loss, problem.spec, problem.hyper
-    row_key, column_key = jax.vmap(jax.random.fold_in, (None, 0))(state.key, 2 * state.round + jnp.arange(2))
+    row_key, column_key = jax.vmap(jax.random.fold_in, (None, 0))(
+        state.key, 2 * state.round + jnp.arange(2, dtype=jnp.int32)
+    )
     drawn = _draw_rows(row_key, rows.weight, hyper, sample)
     weight = jnp.where(drawn, rows.weight, 0.0)
     value, *parts = weighted_derivatives(loss, state.score, rows.y, weight)

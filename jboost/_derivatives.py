@@ -72,7 +72,7 @@ def _value_and_grad(loss: Loss, score: Scores, y: Any) -> tuple[Float[Array, " n
 
 
 def _one_hot_rows(score: Float[Array, "n k"], j: Array) -> Float[Array, "n k"]:
-    is_hot = (jnp.arange(score.shape[1]) == j)[None]
+    is_hot = (jnp.arange(score.shape[1], dtype=j.dtype) == j)[None]
     # Inside shard_map both may vary over the devices, as the score does.
     return jnp.where(is_hot, jnp.ones_like(score), jnp.zeros_like(score))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from jboost import _native, _sharding
 from jboost._boosting import Problem, Round, SampleRows, State, is_finished, mean_loss, step
 from jboost._memory import release_freed
 from jboost._padding import ROOMY_ROWS
+from jboost._public import warn
 from jboost._sampling import sample_rows
 from jboost._tree import Tree
 from jboost._typing import Reduce, identity
@@ -63,7 +63,7 @@ def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, 
                     break
                 size = _next_size(count, time.perf_counter() - began)
         except KeyboardInterrupt:
-            warnings.warn(f"interrupted: the model holds the first {done} rounds", stacklevel=3)
+            warn(f"interrupted: the model holds the first {done} rounds")
         finally:
             _native.release_scratch()
     return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks), loss

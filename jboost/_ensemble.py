@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from jboost._bins import BinEdges, check_same_edges, read_bins
 from jboost._padding import bucket, pad_axis
+from jboost._public import moves_arrays
 from jboost._scoring import sum_rounds
 from jboost._tree import Tree
 from jboost._typing import Layout, as_array, identity, is_traced, kept_concrete, pytree, static_field
@@ -78,6 +79,7 @@ class Ensemble:
         )
 
 
+@moves_arrays
 def predict(model: Ensemble, X: Any) -> Float[Array, "n *k"]:
     """Sum the trees' leaf values: the raw score of each row.
 
@@ -114,6 +116,7 @@ def predict(model: Ensemble, X: Any) -> Float[Array, "n *k"]:
     return as_array(_as_output(model, np.asarray(score)))  # on the host, a new shape costs no compilation
 
 
+@moves_arrays
 def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
     """Yield the raw score after one round, two rounds, and so on.
 
@@ -141,10 +144,13 @@ def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
     _check_precision(model)
     bins = read_bins(model.edges, X)
 
+    start = _start(model, bins.shape[1])
+    add_round = moves_arrays(_add_round_jit)
+
     def scores() -> Iterator[Array]:
-        score = _start(model, bins.shape[1])
+        score = start
         for i in range(model.n_trees):
-            score = _add_round_jit(
+            score = add_round(
                 edges_layout(model.edges), model.symmetric, model.trees, model.leaf_value, bins, score, i
             )
             yield _as_output(model, score)
@@ -152,6 +158,7 @@ def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
     return scores()
 
 
+@moves_arrays
 def truncate(model: Ensemble, n_trees: int) -> Ensemble:
     """Keep the first rounds of a model.
 
@@ -183,6 +190,7 @@ def truncate(model: Ensemble, n_trees: int) -> Ensemble:
     return _replace_rounds(model, lambda array: array[:n_trees])
 
 
+@moves_arrays
 def concatenate(first: Ensemble, second: Ensemble) -> Ensemble:
     """Append the trees of a second model, whose own base score is dropped.
 

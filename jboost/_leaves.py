@@ -116,7 +116,7 @@ def _quantiles(
     score: Array, y: Any, weight: Array, leaf: Array, hyper: Hyper, n_leaves: int, level: float
 ) -> Float[Array, "leaves k"]:
     """Friedman (2001), algorithm 3: the quantile of the residuals in each leaf, output by output."""
-    residual = jnp.reshape(y, score.shape) - score
+    residual = jnp.reshape(y, score.shape).astype(score.dtype) - score
     by_output = leaf if leaf.ndim == 2 else jnp.broadcast_to(leaf[:, None], residual.shape)
 
     def one(residual: Array, leaf: Array) -> Array:

@@ -13,7 +13,6 @@ import logging
 import numbers
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ import jax
 import jax.extend.backend
 import jaxlib.version
 import joblib
+
+from jboost._public import warn
 
 SUFFIXES = (".so", ".dylib", ".pyd")
 
@@ -126,11 +127,10 @@ def ask_for_devices(n_jobs: int | None) -> None:
 
 @functools.cache
 def _say_how_to_use_more_cores(reason: str) -> None:
-    warnings.warn(
+    warn(
         f"n_jobs: fits may run on fewer cores than asked for, as the C++ library is missing ({reason}). Install jboost "
         "where there is a C++ compiler, or call jax.config.update('jax_num_cpu_devices', n) before anything else "
-        "uses JAX",
-        stacklevel=4,
+        "uses JAX"
     )
 
 

@@ -37,6 +37,6 @@ def _smallest(
     draws: Float[Array, "d f"], among: Bool[Array, "#d f"], share: Float[Array, ""]
 ) -> Bool[Array, "d f"]:
     draws = jnp.where(among, draws, jnp.inf)
-    wanted = jnp.maximum(1, jnp.round(share * among.sum()).astype(jnp.int32))
+    wanted = jnp.maximum(1, jnp.round(share * among.sum().astype(share.dtype)).astype(jnp.int32))
     largest = jnp.sort(draws, axis=1)[:, wanted - 1]
     return among & (draws <= largest[:, None])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import jax
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jboost._public import warn
 from jboost._typing import as_array, is_traced, kept_concrete
 
 EXTREME_WEIGHT = 1e12
@@ -137,10 +137,9 @@ def _warn_of_lost_digits(values: np.ndarray, name: str) -> None:
         return
     spread = values.std(axis=0)
     if ((lost > LOST_SHARE * spread) & (spread > 0)).any():
-        warnings.warn(
+        warn(
             f"{name} varies so little around a large value that float32 loses up to {lost.max():.3g} of it; "
-            "subtract an offset, or enable jax_enable_x64",
-            stacklevel=5,
+            "subtract an offset, or enable jax_enable_x64"
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from jboost._driver import drive
 from jboost._ensemble import Ensemble, check_model, concatenate, edges_layout, score_bins
 from jboost._loss import NOT_JAX, Loss, Quantile, as_loss, holds_traced, resolve_outputs, widest_array
 from jboost._padding import pad_axis, reusable_size
+from jboost._public import moves_arrays, warn
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._target import as_key, as_target, as_weight
 from jboost._tree import arrange_bins
@@ -61,6 +61,7 @@ class History:
     best_round: Any
 
 
+@moves_arrays
 def fit(
     loss: Any,
     data: Any,
@@ -406,7 +407,7 @@ def _silence_after_best(problem: Problem, state: State, rounds: Round) -> tuple[
     )
     if problem.spec.n_iter_no_change is None:
         return rounds, history
-    kept = (jnp.arange(n_rounds) <= best)[:, None, None]
+    kept = (jnp.arange(n_rounds, dtype=best.dtype) <= best)[:, None, None]
     return dataclasses.replace(rounds, leaf_value=jnp.where(kept, rounds.leaf_value, 0.0)), history
 
 
@@ -424,10 +425,9 @@ def _warn_if_nothing_was_split(problem: Problem, base: Array, rounds: Round) -> 
     step = g / np.where(h > 0, h, 1)
     want_the_same = np.allclose(step, step[:1], rtol=1e-3)
     if total < TOO_LIGHT * least and not want_the_same:
-        warnings.warn(
+        warn(
             f"no tree has a split: both sides of one need a Hessian of at least min_child_weight={least:g}, and that "
-            f"of all rows is {total:.3g}; lower Hyper.min_child_weight, or multiply the loss or the weights",
-            stacklevel=3,
+            f"of all rows is {total:.3g}; lower Hyper.min_child_weight, or multiply the loss or the weights"
         )
 
 
@@ -437,11 +437,10 @@ def _cut_after_best(problem: Problem, rounds: Round, final: Any, to_beat: Any) -
     finite = np.isfinite(losses)
     n_rounds = len(losses) if finite.all() else int(np.argmin(finite))
     if n_rounds < len(losses):
-        warnings.warn(
+        warn(
             f"the training loss was no longer finite after round {n_rounds + 1}: the model holds the rounds "
             "before; lower learning_rate, raise reg_lambda or set max_delta_step",
             RuntimeWarning,
-            stacklevel=3,
         )
     metric = _valid_metrics(problem, rounds, n_rounds)
     best = n_rounds - 1
@@ -449,7 +448,7 @@ def _cut_after_best(problem: Problem, rounds: Round, final: Any, to_beat: Any) -
         if np.isnan(metric).all():
             raise ValueError("metric must return a number, got NaN in every round")
         if np.isnan(metric).any():
-            warnings.warn(f"metric is NaN, first in round {np.argmax(np.isnan(metric))}", stacklevel=3)
+            warn(f"metric is NaN, first in round {np.argmax(np.isnan(metric))}")
         signed = -metric if problem.maximize else metric
         best = int(np.nanargmin(signed)) if np.nanmin(signed) < to_beat else -1
     n_kept = n_rounds if problem.spec.n_iter_no_change is None else best + 1

@@ -6,6 +6,7 @@ Shape letters mean the same everywhere: n rows, f features, b bin codes, k outpu
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -93,6 +94,20 @@ def empty_for_device(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     memory = np.empty(size * dtype.itemsize + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return memory[start : start + size * dtype.itemsize].view(dtype).reshape(shape)
+
+
+def of_floats(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """Make whole numbers in y floats for a loss or a metric, as JAX does unless its promotion of dtypes is strict."""
+
+    @functools.wraps(function)
+    def with_float_y(score: Any, y: Any, *more: Any) -> jax.Array:
+        types = [jax.numpy.result_type(array) for array in (score, y)]
+        score_is_float, y_is_float = (jax.numpy.issubdtype(one, jax.numpy.floating) for one in types)
+        if not y_is_float:
+            y = jax.numpy.asarray(y, types[0] if score_is_float else float)
+        return function(score, y, *more)
+
+    return with_float_y
 
 
 Reduce = Callable[[jax.Array], jax.Array]  # sums a partial result over devices

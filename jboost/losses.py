@@ -23,7 +23,7 @@ from jboost._domains import (
     real_argument,
 )
 from jboost._loss import Loss, Newton, Quantile
-from jboost._typing import identity
+from jboost._typing import identity, of_floats
 
 __all__ = [
     "Loss", "Newton", "Quantile",
@@ -64,6 +64,7 @@ INVERSE_LINKS = {
 
 
 # L = 1/2 (score - y)^2;  g = score - y,  h = 1
+@of_floats
 def _squared_error(score, y):
     return 0.5 * jnp.sum(jnp.square(score - y))
 
@@ -76,6 +77,7 @@ def _absolute(residual):
 
 
 # L = |score - y|;  g = sign(score - y), 0 at 0;  leaves hold medians (Friedman 2001, Algorithm 3)
+@of_floats
 def _absolute_error(score, y):
     return jnp.sum(_absolute(score - y))
 
@@ -90,6 +92,7 @@ absolute_error = Loss(
 
 
 # L = level r if r > 0, (level - 1) r if r < 0, r = y - score;  g = -level or 1 - level, their mean at r = 0
+@of_floats
 def _quantile(score, y, level):
     residual = y - score
     return jnp.sum(0.5 * _absolute(residual) + (level - 0.5) * residual)
@@ -124,6 +127,7 @@ def quantile(level: float) -> Loss:
 
 
 # L = r^2 / 2 if |r| <= delta, delta (|r| - delta / 2) beyond, with r = score - y;  g = r clipped to +-delta
+@of_floats
 def _huber(score, y, delta):
     size = jnp.abs(score - y)
     return jnp.sum(jnp.where(size <= delta, 0.5 * jnp.square(size), delta * (size - 0.5 * delta)))
@@ -155,6 +159,7 @@ def huber(delta: float) -> Loss:
 
 
 # L = delta^2 (q - 1) = r^2 / (1 + q), q = sqrt(1 + (r / delta)^2), r = score - y;  g = r / q
+@of_floats
 def _pseudo_huber(score, y, delta):
     residual = score - y
     return jnp.sum(jnp.square(residual) / (1 + jnp.sqrt(1 + jnp.square(residual / delta))))
@@ -193,6 +198,7 @@ def _robust(function: Callable[..., jax.Array], name: str, delta: float) -> Loss
 
 
 # L = exp(score) - y score;  g = mean - y,  h = mean.  Half the unit deviance, less terms of y alone
+@of_floats
 def _poisson(score, y):
     return jnp.sum(jnp.exp(score) - y * score)
 
@@ -201,6 +207,7 @@ poisson = Loss(_poisson, inverse_link=exp, check_target=check_non_negative, name
 
 
 # L = score + y exp(-score);  g = 1 - y / mean,  h = y / mean.  Half the unit deviance, less terms of y alone
+@of_floats
 def _gamma(score, y):
     return jnp.sum(score + y * jnp.exp(-score))
 
@@ -209,6 +216,7 @@ gamma = Loss(_gamma, inverse_link=exp, check_target=check_positive, name="gamma"
 
 
 # L = mean^(2 - p) / (2 - p) - y mean^(1 - p) / (1 - p);  g = mean^(2 - p) - y mean^(1 - p), p the power
+@of_floats
 def _tweedie(score, y, power):
     zero = y == 0  # the second term vanishes; as 0 * inf it would be NaN
     second = jnp.where(zero, 0, y * jnp.exp((1 - power) * jnp.where(zero, 0, score)) / (1 - power))
@@ -245,6 +253,7 @@ def tweedie(power: float) -> Loss:
 
 
 # L = log(1 + exp(score)) - y score, score the log odds of y = 1;  g = p - y,  h = p (1 - p)
+@of_floats
 def _logistic(score, y):
     return jnp.sum(jax.nn.softplus(score) - y * score)
 
@@ -254,6 +263,7 @@ logistic = Loss(_logistic, inverse_link=sigmoid, check_target=check_probability,
 
 # L = exp(-z score), z = 2 y - 1, score half the log odds;  g = -z L,  h = L.  Overflows beyond |score| = 88
 # in float32. AdaBoost: Friedman, Hastie and Tibshirani (2000), "Additive Logistic Regression", eq. 9
+@of_floats
 def _exponential(score, y):
     return jnp.sum(jnp.exp((1 - 2 * y) * score))
 
@@ -265,9 +275,8 @@ exponential = Loss(
 
 # L = log sum_j exp(score_j) - score_y;  g_j = p_j - [j = y],  H_jl = p_j ([j = l] - p_l)
 def _softmax(score, y):
-    of_y = jnp.where(
-        jnp.arange(score.shape[0]) == y, score, 0
-    )  # not score[y]: its derivative is a slow scatter
+    is_y = jnp.arange(score.shape[0], dtype=jnp.result_type(y)) == y
+    of_y = jnp.where(is_y, score, 0)  # not score[y]: its derivative is a slow scatter
     return jax.nn.logsumexp(score) - jnp.sum(of_y)
 
 

@@ -27,6 +27,7 @@ from jboost._domains import (
 from jboost._fixed_point import total
 from jboost._loss import as_loss
 from jboost._quantile import fixed_point
+from jboost._typing import of_floats
 
 __all__ = [
     "Metric", "accuracy", "gamma_deviance", "logloss", "mae", "mean_loss", "multi_logloss", "pinball_loss",
@@ -86,7 +87,7 @@ def minds_weight(function: Callable[..., Any]) -> bool:
 
 def _mean(rows: Array, weight: Array) -> Array:
     """Return the weighted mean over the rows, then the plain mean over the outputs."""
-    weight = jnp.asarray(weight)
+    weight = jnp.asarray(weight, rows.dtype)
     column = weight.reshape(-1, *[1] * (rows.ndim - 1))
     return jnp.mean(total(jnp.where(column > 0, column * rows, 0)) / total(weight))
 
@@ -94,6 +95,7 @@ def _mean(rows: Array, weight: Array) -> Array:
 # --- Regression: score = prediction; with k outputs the mean over them --------------------------------------
 
 
+@of_floats
 def _rmse(score, y, weight):
     squares = jnp.square(score - y)
     columns = squares.reshape(squares.shape[0], -1).T
@@ -103,6 +105,7 @@ def _rmse(score, y, weight):
 rmse = Metric(_rmse, check_target=check_real, name="rmse")
 
 
+@of_floats
 def _mae(score, y, weight):
     return _mean(jnp.abs(score - y), weight)
 
@@ -111,14 +114,16 @@ mae = Metric(_mae, check_target=check_real, name="mae")
 
 
 # R^2 = 1 - sum w (y - score)^2 / sum w (y - mean y)^2; for a constant y 1 where all is exact, else 0
+@of_floats
 def _r2(score, y, weight):
     def one(score, y):
-        y = jnp.asarray(y, score.dtype)
         center = _mean(y, weight)
         center = center + _mean(y - center, weight)  # again, for the rounding of the first mean
         unexplained, spread = _mean(jnp.square(score - y), weight), _mean(jnp.square(y - center), weight)
         constant = spread <= jnp.square(4 * jnp.finfo(score.dtype).eps * center)
-        return jnp.where(constant, unexplained == 0, 1 - unexplained / jnp.where(constant, 1, spread))
+        return jnp.where(
+            constant, (unexplained == 0).astype(score.dtype), 1 - unexplained / jnp.where(constant, 1, spread)
+        )
 
     columns = zip(score.reshape(score.shape[0], -1).T, jnp.reshape(y, (score.shape[0], -1)).T, strict=True)
     return jnp.mean(jnp.stack([one(*column) for column in columns]))
@@ -127,6 +132,7 @@ def _r2(score, y, weight):
 r2 = Metric(_r2, maximize=True, check_target=check_real, name="r2")
 
 
+@of_floats
 def _pinball_loss(score, y, weight, level):
     residual = y - score
     return _mean(jnp.maximum(level * residual, (level - 1) * residual), weight)
@@ -150,6 +156,7 @@ def pinball_loss(level: float) -> Metric:
 
 
 # - y log p - (1 - y) log(1 - p)
+@of_floats
 def _logloss(score, y, weight):
     return _mean(jax.nn.softplus(score) - y * score, weight)
 
@@ -159,7 +166,8 @@ logloss = Metric(_logloss, check_target=check_probability, name="logloss")
 
 # - log p_y
 def _multi_logloss(score, y, weight):
-    of_y = jnp.where(jnp.arange(score.shape[1])[None, :] == y[:, None], score, 0)
+    is_y = jnp.arange(score.shape[1], dtype=y.dtype)[None, :] == y[:, None]
+    of_y = jnp.where(is_y, score, 0)
     return _mean(jax.nn.logsumexp(score, axis=1) - jnp.sum(of_y, axis=1), weight)
 
 
@@ -169,7 +177,7 @@ multi_logloss = Metric(_multi_logloss, check_target=check_real, name="multi_logl
 # Share of rows whose most probable class is y: score > 0 for two classes, the first of the greatest for more
 def _accuracy(score, y, weight):
     predicted = score > 0 if score.ndim == 1 else jnp.argmax(score, axis=1)
-    return _mean((predicted == y).astype(score.dtype), weight)
+    return _mean((predicted.astype(y.dtype) == y).astype(score.dtype), weight)
 
 
 accuracy = Metric(_accuracy, maximize=True, check_target=check_real, name="accuracy")
@@ -199,8 +207,8 @@ roc_auc = Metric(_roc_auc, maximize=True, check_target=check_both_classes, name=
 
 
 # 2 (y log(y / mean) - y + mean)
+@of_floats
 def _poisson_deviance(score, y, weight):
-    y = jnp.asarray(y, score.dtype)
     return 2 * _mean(jax.scipy.special.xlogy(y, y) - y * score - y + jnp.exp(score), weight)
 
 
@@ -208,6 +216,7 @@ poisson_deviance = Metric(_poisson_deviance, check_target=check_non_negative, na
 
 
 # 2 (log(mean / y) + y / mean - 1) = 2 (exp(u) - u - 1) with u = log y - score
+@of_floats
 def _gamma_deviance(score, y, weight):
     u = jnp.log(jnp.where(y > 0, y, 1)) - score
     return 2 * _mean(jnp.expm1(u) - u, weight)
@@ -217,8 +226,8 @@ gamma_deviance = Metric(_gamma_deviance, check_target=check_positive, name="gamm
 
 
 # 2 (y^(2 - p) / ((1 - p) (2 - p)) - y mean^(1 - p) / (1 - p) + mean^(2 - p) / (2 - p))
+@of_floats
 def _tweedie_deviance(score, y, weight, power):
-    y = jnp.asarray(y, score.dtype)
     zero = y == 0  # as 0 * inf the term could be NaN
     of_both = jnp.where(zero, 0, y * jnp.exp((1 - power) * jnp.where(zero, 0, score)) / (1 - power))
     of_y = y ** (2 - power) / ((1 - power) * (2 - power))

@@ -18,6 +18,7 @@ from jboost._bins.columns import HOW_TO_HAVE_CATEGORIES, Columns, read_columns
 from jboost._bins.device import count_below, float_words, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
 from jboost._bins.quantiles import column_edges
+from jboost._public import moves_arrays
 from jboost._typing import MISSING_BIN, as_array, empty_for_device, is_traced, pytree, static_field
 
 _T = TypeVar("_T")
@@ -50,6 +51,7 @@ class Binned:
     has_missing: bool = static_field()
 
 
+@moves_arrays
 def bin_features(
     X: Any,
     max_bins: int = 255,

@@ -74,7 +74,7 @@ def sum_by_group(
         sums = by_platform(values, group, factor, bits, **twins)
     total = sums[..., n_limbs - 1].astype(values.dtype)
     for limb in reversed(range(n_limbs - 1)):
-        total = sums[..., limb] + total * power_of_two(-bits, values.dtype)[None]
+        total = sums[..., limb].astype(values.dtype) + total * power_of_two(-bits, values.dtype)[None]
     return total / factor[None]
 
 

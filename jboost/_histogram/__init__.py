@@ -110,7 +110,7 @@ def with_siblings(
     >>> with_siblings(parent.reshape(shape), left.reshape(shape), jnp.array([False]))[:, 0, :, 0].tolist()
     [[2, 3], [3, 4]]
     """
-    was_built = jnp.arange(2)[None] == built_right[:, None]
+    was_built = (jnp.arange(2) == 1)[None] == built_right[:, None]
     built, parent = built[:, :, :, None], parent[:, :, :, None]
     b, c, n_nodes, _, f = parent.shape
     children = jnp.where(was_built[None, None, ..., None], built, parent - built)

@@ -33,7 +33,7 @@ def scatter_in_blocks(bins, slot, values, n_slots, n_codes):
         # The last block ends at the last row; what it shares with the block before is ignored there.
         start = jnp.minimum(number * block, n - block)
         is_new = start + jnp.arange(block, dtype=jnp.int32) >= number * block
-        rows_slot = lax.dynamic_slice(slot, (start,), (block,))
+        rows_slot = lax.dynamic_slice(slot, (start,), (block,)).astype(jnp.uint32)
         rows_slot = jnp.where(is_new, jnp.minimum(rows_slot, n_slots), n_slots)
         rows_values = lax.dynamic_slice(values, (start, 0), (block, n_statistics))
 
@@ -62,7 +62,7 @@ def scatter_into_copies(bins, slot, values, n_slots, n_codes, max_copied_cells=M
     copy = jnp.arange(n, dtype=jnp.uint32) % copies
     feature = jnp.arange(n_features, dtype=jnp.uint32)[:, None]
     table = copy[None] * n_features + feature
-    cell = (table * n_slots + slot[None]) * n_codes + bins
+    cell = (table * n_slots + slot[None]) * n_codes + bins.astype(jnp.uint32)
     n_cells = copies * n_features * n_slots * n_codes
     cell = jnp.where(slot[None] < n_slots, cell, n_cells)
     histogram = jnp.zeros((n_cells, n_statistics), jnp.int32).at[cell].add(values, mode="drop")

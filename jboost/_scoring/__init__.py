@@ -96,7 +96,7 @@ def _sum_rounds_jvp(
     layout: Layout, symmetric: bool, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
     trees, leaf_value, bins, _, n_rounds = primals
-    used = jnp.arange(leaf_value.shape[0])[:, None, None] < n_rounds
+    used = jnp.arange(leaf_value.shape[0], dtype=jnp.result_type(n_rounds))[:, None, None] < n_rounds
     slope = xla.sum_all_rounds(  # the sum is linear in leaf values and score: its derivative is itself
         layout, symmetric, trees, jnp.where(used, tangents[1], 0), bins, tangents[3]
     )

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from jboost._split.categories import best_categories, category_set, order_categories
-from jboost._split.formulas import Rules, leaf_value, limit_step, soft_threshold, sum_in_pairs
+from jboost._split.formulas import Rules, leaf_value, limit_step, real, soft_threshold, sum_in_pairs
 from jboost._split.thresholds import Histogram, best_thresholds
 from jboost._typing import WORD, Layout
 
@@ -93,7 +93,9 @@ def routing_table(split: Split, layout: Layout) -> Bool[Array, "l b"]:
     codes = jnp.arange(layout.n_codes, dtype=jnp.int32)
     right = codes[None] > split.threshold[:, None]
     if layout.categorical:
-        is_category = (split.feature[:, None] == jnp.asarray(layout.categorical)[None]).any(axis=1)
+        is_category = (split.feature[:, None] == jnp.asarray(layout.categorical, dtype=jnp.int32)[None]).any(
+            axis=1
+        )
         in_set = split.categories_right[:, codes // WORD] >> (codes % WORD).astype(jnp.uint32)[None] & 1
         right = jnp.where(is_category[:, None], in_set.astype(bool), right)
     return right.at[:, 0].set(split.missing_right)
@@ -129,7 +131,7 @@ def _sides(
 
 
 def _in_real_units(hessian: Int[Array, "k l"], rules: Rules) -> Float[Array, " l"]:
-    return sum_in_pairs(hessian * rules.scale[1 : rules.scale.size // 2 * 2 : 2, None])
+    return sum_in_pairs(real(hessian, rules.scale[1 : rules.scale.size // 2 * 2 : 2, None]))
 
 
 def _pack(right: Bool[Array, "l b"]) -> UInt32[Array, "l words"]:

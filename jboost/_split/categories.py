@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from jboost._split.formulas import Rules, sum_in_pairs
+from jboost._split.formulas import Rules, real, sum_in_pairs
 from jboost._split.thresholds import Best, Histogram, search, totals
 
 
@@ -28,11 +28,11 @@ def order_categories(histogram: Histogram, rules: Rules) -> Order:
     sums = histogram.sum(axis=2, keepdims=True, dtype=histogram.dtype) if rules.spec.symmetric else histogram
     n_pairs = rules.scale.size // 2 * 2
     scale = rules.scale[None, :, None, None]
-    real = jnp.moveaxis(sums[:, :n_pairs] * scale[:, :n_pairs], 1, 0)
-    g, h = sum_in_pairs(real[0::2]), sum_in_pairs(real[1::2])
-    codes = jnp.arange(histogram.shape[0])[:, None, None]
+    by_statistic = jnp.moveaxis(real(sums[:, :n_pairs], scale[:, :n_pairs]), 1, 0)
+    g, h = sum_in_pairs(by_statistic[0::2]), sum_in_pairs(by_statistic[1::2])
+    codes = jnp.arange(histogram.shape[0], dtype=jnp.int32)[:, None, None]
     present = (h > 0) & (codes > 0)
-    n_present = present.sum(axis=0)
+    n_present = present.sum(axis=0, dtype=jnp.int32)
     one_hot = n_present <= rules.spec.max_cat_to_onehot
     smooth = g / jnp.where(present, h + rules.hyper.cat_smooth, 1.0)
     key = jnp.where(present, jnp.where(one_hot[None], codes.astype(g.dtype), smooth), jnp.inf)
@@ -42,7 +42,7 @@ def order_categories(histogram: Histogram, rules: Rules) -> Order:
 def best_categories(histogram: Histogram, order: Order, rules: Rules, has_missing: bool) -> Best:
     total = totals(histogram)
     missing = histogram[0]
-    ranks = jnp.arange(histogram.shape[0])[:, None, None]
+    ranks = jnp.arange(histogram.shape[0], dtype=jnp.int32)[:, None, None]
     codes = jnp.broadcast_to(order.codes, (histogram.shape[0], *histogram.shape[2:]))
     ordered = jnp.take_along_axis(histogram, codes[:, None], axis=0)
     ordered = jnp.where((ranks < order.n_present[None])[:, None], ordered, 0)
@@ -57,9 +57,9 @@ def category_set(
     order: Order, column: Int[Array, " l"], position: Int[Array, " l"], n_codes: int
 ) -> tuple[Bool[Array, "l b"], Bool[Array, "l b"]]:
     """The codes that go right by the cut at `position`, and those that were not there to be placed."""
-    nodes = jnp.arange(column.size)
+    nodes = jnp.arange(column.size, dtype=jnp.int32)
     codes = order.codes[:, nodes, column].T
-    ranks = jnp.arange(codes.shape[1])
+    ranks = jnp.arange(codes.shape[1], dtype=jnp.int32)
     present = ranks[None] < order.n_present[nodes, column][:, None]
     cut = position[:, None]
     in_set = present & jnp.where(order.one_hot[nodes, column][:, None], ranks[None] == cut, ranks[None] > cut)

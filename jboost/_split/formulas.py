@@ -45,7 +45,7 @@ def node_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rule
     sides = (left, total - left)  # exact integers: both children sum to the parent
 
     def score(sums: Int[Array, "c l f"]) -> Float[Array, "l f"]:
-        g, h = sums[0:n_pairs:2] * scale[0:n_pairs:2], sums[1:n_pairs:2] * scale[1:n_pairs:2]
+        g, h = (real(sums[c:n_pairs:2], scale[c:n_pairs:2]) for c in (0, 1))
         denominator = h + hyper.reg_lambda
         squared = jnp.square(soft_threshold(g, hyper.reg_alpha))
         return sum_in_pairs(
@@ -53,7 +53,7 @@ def node_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rule
         )
 
     def admissible(sums: Int[Array, "c l f"]) -> Bool[Array, "l f"]:
-        h = (sums[1:n_pairs:2] * scale[1:n_pairs:2]).max(axis=0)
+        h = real(sums[1:n_pairs:2], scale[1:n_pairs:2]).max(axis=0)
         enough = (h > 0) & (h >= hyper.min_child_weight)
         return enough & (sums[-1] >= spec.min_child_samples) if spec.counts_rows else enough
 
@@ -70,6 +70,11 @@ def candidate_gain(
     """The gain of a candidate: of each node, or summed over the nodes that it helps (symmetric growth)."""
     gain = node_gain(left, total, rules)
     return sum_in_pairs(jnp.maximum(gain, 0.0))[None] if rules.spec.symmetric else gain
+
+
+def real(sums: Int[Array, "..."], scale: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return fixed-point sums in real units."""
+    return sums.astype(scale.dtype) * scale
 
 
 def sum_in_pairs(x: Float[Array, "m ..."]) -> Float[Array, "..."]:

@@ -16,7 +16,7 @@ from jboost._padding import pad_axis
 from jboost._split import Rules, Split, routing_table
 from jboost._tree import native
 from jboost._tree.columns import Bins, Columns, Derivatives
-from jboost._tree.levels import BuildHistogram, grow_by_level, route
+from jboost._tree.levels import BuildHistogram, child_of, grow_by_level, route
 from jboost._tree.native import group_columns, is_preferred
 from jboost._tree.native import is_available as native_available
 from jboost._typing import Layout, Reduce, as_array, identity, pytree, zeros_varying_like
@@ -147,9 +147,9 @@ def leaf_index(tree: Tree, bins: Bins, layout: Layout, symmetric: bool) -> Int[A
     def descend(level: Int[Array, ""], node: Int[Array, " n"]) -> Int[Array, " n"]:
         if symmetric:
             split = jax.tree.map(lambda field: jax.lax.dynamic_slice_in_dim(field, level, 1), splits)
-            return 2 * node + route(bins, node, split, routing_table(split, layout), layout)
-        slot = 2**level - 1 + node
-        return 2 * node + route(bins, slot, splits, routing_table(splits, layout), layout)
+            return child_of(node, route(bins, node, split, routing_table(split, layout), layout))
+        slot = (2**level - 1).astype(node.dtype) + node
+        return child_of(node, route(bins, slot, splits, routing_table(splits, layout), layout))
 
     start = zeros_varying_like(bins, (bins.shape[1],), jnp.int32)
     return jax.lax.fori_loop(0, tree_depth(tree, symmetric), descend, start)

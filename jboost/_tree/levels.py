@@ -48,8 +48,13 @@ def grow_by_level(
             built_right = right_is_lighter
             is_built = active & (goes_right == built_right[node])
             slot = jnp.where(is_built, node, 2**level)
-        node = 2 * node + goes_right
+        node = child_of(node, goes_right)
     return jax.tree.map(lambda *levels: jnp.concatenate(levels), *splits), node
+
+
+def child_of(node: Int[Array, " n"], goes_right: Bool[Array, " n"]) -> Int[Array, " n"]:
+    """Number a node's children within the next level."""
+    return 2 * node + goes_right.astype(node.dtype)
 
 
 def _in_fixed_point(derivatives: Derivatives, active: Bool[Array, " n"], rules: Rules) -> Int[Array, "n c"]:
@@ -76,7 +81,7 @@ def route(
     threshold, missing_right = (
         field[0] if shared else field[node] for field in (split.threshold, split.missing_right)
     )
-    above = codes > threshold.astype(jnp.int32)
+    above = codes.astype(jnp.int32) > threshold
     return jnp.where(codes == MISSING_BIN, missing_right, above) if layout.has_missing else above
 
 

@@ -12,12 +12,14 @@ import numpy as np
 
 from jboost._bins import edges_from_exact
 from jboost._ensemble import Ensemble, check_model
+from jboost._public import moves_arrays
 from jboost._typing import is_traced
 from jboost.io.archive import read_archive, write_archive
 from jboost.io.checks import check_record
 from jboost.io.record import to_model, to_record
 
 
+@moves_arrays
 def save(model: Ensemble, path: str | os.PathLike[str]) -> None:
     """Write a model to a file.
 
@@ -71,6 +73,7 @@ def save(model: Ensemble, path: str | os.PathLike[str]) -> None:
     write_archive(name, record, arrays)
 
 
+@moves_arrays
 def load(
     path: str | os.PathLike[str], *, inverse_link: Callable[[jax.Array], jax.Array] | None = None
 ) -> Ensemble:

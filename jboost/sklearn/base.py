@@ -18,6 +18,7 @@ from jboost._bins import BinEdges, Binned, bin_features
 from jboost._ensemble import Ensemble, predict, staged_predict, truncate
 from jboost._loss import Loss
 from jboost._native import ask_for_devices, at_most, n_threads
+from jboost._public import moves_arrays
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._training import History, fit
 from jboost.metrics import Metric
@@ -69,6 +70,7 @@ class Boosting(BaseEstimator):
     n_jobs: int | None = None
     verbose: int | bool | None = 0
 
+    @moves_arrays
     def fit(
         self,
         X: Any,

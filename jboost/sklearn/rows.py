@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_random_state
 from jboost._bins import Binned
 from jboost._ensemble import Ensemble, staged_predict
 from jboost._padding import bucket, pad_axis
+from jboost._public import moves_arrays
 from jboost._target import as_target, as_weight
 from jboost._typing import MISSING_BIN, identity
 from jboost.metrics import Metric
@@ -88,6 +89,7 @@ def take_rows(data: Binned, rows: Int[np.ndarray, " m"]) -> Binned:
     return Binned(jax.numpy.asarray(bins), data.edges, bool((bins == MISSING_BIN).any()))
 
 
+@moves_arrays
 def apply_link(
     link: Callable[[Array], Array], score: Float[np.ndarray, "n ..."]
 ) -> Float[np.ndarray, "n ..."]:
