@@ -30,6 +30,8 @@ from jboost.metrics import Metric, as_metric, minds_weight
 from jboost.metrics import mean_loss as mean_loss_metric
 
 MANY_ROWS = 50  # from which on a fit should find something to split
+SAME_STEP = 1e-3  # relative: rows that want steps so alike need no split
+NO_GAIN = 100  # times the smallest number: a gain of less is mostly lost to rounding
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
 
@@ -412,10 +414,10 @@ def _silence_after_best(problem: Problem, state: State, rounds: Round) -> tuple[
 
 
 def _warn_if_nothing_was_split(problem: Problem, base: Array, rounds: Round) -> None:
-    """Say so where min_child_weight is of another size than all that the rows weigh: no round could learn anything."""
+    """Say so where no round could learn anything: gradients too small to be squared, or rows too light to be parted."""
     least, weight, gain = float(problem.hyper.min_child_weight), problem.train.weight, rounds.tree.gain
     used = np.asarray(weight) > 0
-    could_split = least > 0 and used.sum() >= MANY_ROWS and gain.size and np.asarray(problem.usable).any()
+    could_split = used.sum() >= MANY_ROWS and gain.size and np.asarray(problem.usable).any()
     if gain.any() or not could_split:
         return
     _, g, h = (
@@ -423,8 +425,15 @@ def _warn_if_nothing_was_split(problem: Problem, base: Array, rounds: Round) -> 
     )
     total = float((h * per_row(np.asarray(weight)[used], h)).sum(axis=0).max())
     step = g / np.where(h > 0, h, 1)
-    want_the_same = np.allclose(step, step[:1], rtol=1e-3)
-    if total < TOO_LIGHT * least and not want_the_same:
+    if (np.ptp(step, axis=0) <= SAME_STEP * np.abs(step).max(axis=0)).all():
+        return
+    gradient = float(np.abs(g * per_row(np.asarray(weight)[used], g), dtype=np.float64).sum(axis=0).max())
+    if gradient**2 < NO_GAIN * np.finfo(g.dtype).tiny * total:
+        warn(
+            f"no tree has a split: gains are squares of gradients, which sum to no more than {gradient:.3g}, and "
+            f"{g.dtype} has no numbers that small; multiply the target or the loss"
+        )
+    elif total < TOO_LIGHT * least:
         warn(
             f"no tree has a split: both sides of one need a Hessian of at least min_child_weight={least:g}, and that "
             f"of all rows is {total:.3g}; lower Hyper.min_child_weight, or multiply the loss or the weights"

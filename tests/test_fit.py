@@ -396,3 +396,43 @@ def test_a_fit_that_cannot_split_says_why(scale, by, rng):
         assert not fit(X[:, 0]).trees.gain.any()
     assert fit(X[:, 0], min_child_weight=1e-3).trees.gain.any()
     fit(np.ones(200))  # nothing to learn, and nothing to say
+
+
+def test_targets_too_small_for_gains_are_told_of(rng):
+    X = rng.normal(size=(100, 2))
+    with pytest.warns(UserWarning, match=r"gains are squares of gradients, .* multiply the target"):
+        jboost.fit(losses.squared_error, X, 1e-22 * X[:, 0], spec=SMALL)
+    model, _ = jboost.fit(losses.squared_error, X, 1e-18 * X[:, 0], spec=SMALL)
+    assert model.trees.gain.any()
+    with jax.enable_x64(True):
+        model, _ = jboost.fit(losses.squared_error, X, 1e-22 * X[:, 0], spec=SMALL)
+        assert model.trees.gain.any()
+
+
+def test_a_fit_that_runs_away_ends_with_the_rounds_before(rng):
+    X = rng.normal(size=(100, 2))
+    y = rng.poisson(np.exp(2 * X[:, 0]))
+    hyper = Hyper(learning_rate=8.0, reg_lambda=0.0)
+    with pytest.warns(RuntimeWarning, match="no longer finite after round"):
+        model, history = jboost.fit(
+            losses.poisson, X, y, spec=Spec(n_estimators=50, max_depth=2), hyper=hyper
+        )
+    assert model.n_trees == len(history.train_loss) < 50
+    assert np.isfinite(history.train_loss).all()
+    assert np.isfinite(jboost.predict(model, X)).all()
+
+
+def test_warnings_name_the_line_that_called(rng):
+    X = rng.normal(size=(100, 2))
+    calls = {
+        "no tree": lambda: jboost.fit(losses.squared_error, X, 1e-22 * X[:, 0], spec=SMALL),
+        "no longer finite": lambda: jboost.fit(
+            losses.poisson, X, rng.poisson(np.exp(3 * X[:, 0])), spec=SMALL, hyper=Hyper(learning_rate=1e3)
+        ),
+        "float32 loses": lambda: jboost.fit(losses.squared_error, X, 1e9 + X[:, 0], spec=SMALL),
+        "no tree has": lambda: jboost.JBoostRegressor(n_estimators=2).fit(X, 1e-22 * X[:, 0]),
+    }
+    for words, call in calls.items():
+        with pytest.warns((UserWarning, RuntimeWarning), match=words) as caught:
+            call()
+        assert {warning.filename for warning in caught} == {__file__}

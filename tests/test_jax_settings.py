@@ -67,7 +67,9 @@ def arrays_of(case: str) -> list[np.ndarray]:
     model, history = jboost.fit(loss, data, y, spec=spec, hyper=hyper, sample_weight=weight, valid=(X, y))
     longer, _ = jboost.fit(loss, data, y, spec=spec, init_model=jboost.truncate(model, 2))
     *_, last = jboost.staged_predict(longer, X[:50])
-    return [np.asarray(leaf) for leaf in jax.tree.leaves((model, history, longer, last, jboost.predict(model, X)))]
+    return [
+        np.asarray(leaf) for leaf in jax.tree.leaves((model, history, longer, last, jboost.predict(model, X)))
+    ]
 
 
 def changes_nothing(setting: str, case: str) -> None:

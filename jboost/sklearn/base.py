@@ -28,6 +28,7 @@ from jboost.sklearn.rows import (
     Rows,
     check_domain,
     check_eval_set,
+    check_fraction,
     check_weights,
     draw_seed,
     hold_out,
@@ -107,6 +108,7 @@ class Boosting(BaseEstimator):
         previous = self.model_ if self.warm_start and hasattr(self, "model_") else None
         pairs = check_eval_set(eval_set, eval_sample_weight)
         stops = self._stops_early(bool(pairs))
+        check_fraction(self.validation_fraction)
         spec, hyper = self._spec(previous, stops), self._hyper()
         seed = self._seed if previous is not None else draw_seed(self.random_state)
         if previous is None:  # should this fit fail, no model stays behind beside labels that are not its own
@@ -172,9 +174,9 @@ class Boosting(BaseEstimator):
     def _spec(self, previous: Ensemble | None, stops: bool) -> Spec:
         """Return the choices, with the rounds that are still to go."""
         named: dict[str, Any] = {one.name: getattr(self, one.name) for one in dataclasses.fields(Spec)}
-        if not stops:
-            named["n_iter_no_change"] = None
         spec = Spec(**named)
+        if not stops:
+            spec = dataclasses.replace(spec, n_iter_no_change=None)
         if previous is None:
             return spec
         if spec.n_estimators < self.n_iter_:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jboost import losses, metrics
+from jboost._domains import real_argument
 from jboost._loss import Loss, as_loss
 from jboost._typing import identity
 from jboost.metrics import Metric, as_metric, mean_loss
@@ -30,7 +31,7 @@ def regression_loss(loss: Any, quantile: float | None) -> Loss:
     if loss == "quantile":
         if quantile is None:
             raise ValueError("quantile must be a number between 0 and 1 for loss='quantile', got None")
-        return losses.quantile(quantile)
+        return losses.quantile(real_argument(quantile, "quantile", 0, 1))
     if loss not in REGRESSION_LOSSES:
         raise _unknown("loss", loss, [*REGRESSION_LOSSES, "quantile"])
     return REGRESSION_LOSSES[loss]()

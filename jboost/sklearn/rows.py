@@ -68,15 +68,19 @@ def draw_seed(random_state: Any) -> int:
     return int(generator.randint(np.iinfo(np.int32).max))
 
 
-def hold_out(
-    n_rows: int, fraction: Any, classes: np.ndarray | None, seed: int
-) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " held"]]:
-    """Split row numbers at random; with classes, each is split in the same proportion."""
+def check_fraction(fraction: Any) -> None:
+    """Raise unless this is a share of the rows, or a number of them."""
     number = float(fraction) if isinstance(fraction, Real) and not isinstance(fraction, bool) else 0.0
     if not (0 < number < 1 or (number >= 1 and isinstance(fraction, Integral))):
         raise ValueError(
             f"validation_fraction must lie between 0 and 1, or be a positive number of rows, got {fraction!r}"
         )
+
+
+def hold_out(
+    n_rows: int, fraction: Any, classes: np.ndarray | None, seed: int
+) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " held"]]:
+    """Split row numbers at random; with classes, each is split in the same proportion."""
     train, held = train_test_split(np.arange(n_rows), test_size=fraction, stratify=classes, random_state=seed)
     return np.sort(train), np.sort(held)
 
