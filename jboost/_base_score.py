@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from jboost._fixed_point import total
 from jboost._loss import Loss, Quantile, resolve_outputs
 from jboost._quantile import weighted_quantile
-from jboost._typing import Reduce, identity
+from jboost._typing import Reduce, identity, varying_alike
 
 MAX_ITERATIONS = 100
 ROUNDING = 16  # units of rounding below which a mean over the rows is taken for noise
@@ -102,38 +102,37 @@ class _Search(NamedTuple):
 
 def _mean_loss(loss: Loss, scalar: bool, reduce: Reduce) -> Callable[[Array, Any, Array], _Moments]:
     """Return the function (constant [k], y, share of the weight [n]) -> moments of the loss."""
-    value_and_grad = jax.vmap(jax.value_and_grad(loss.function))
 
     def moments(constant: Array, y: Any, share: Array) -> _Moments:
-        def mean(*columns: Array) -> list[Array]:
-            return [_mean_by_share(column, share, reduce) for column in columns]
+        def mean(values: Array) -> Array:
+            return _mean_by_share(values, share, reduce)
 
-        def at(score: Array) -> tuple[Array, Array]:
-            return value_and_grad(score, y)
+        def at(constant: Array) -> tuple[Array, Array]:
+            """Return the value [1 n] and g [k n]: rows last, for XLA's loops to run along them."""
+            score = constant[0] if scalar else constant
+            value, g = jax.vmap(lambda y: jax.value_and_grad(loss.function)(score, y), out_axes=-1)(y)
+            return value[None], jnp.reshape(g, (constant.size, share.size))
 
+        constant, _ = varying_alike(constant, share)  # or its gradient would be summed over the devices
         if scalar:
-            score = jnp.broadcast_to(constant[0], share.shape)
-            (value, g), (_, h_row) = jax.jvp(at, (score,), (jnp.ones_like(score),))
-            value_mean, value_size, g_mean, g_size, h = mean(value, jnp.abs(value), g, jnp.abs(g), h_row)
-            h = h[None]
+            (value, g), (_, dg) = jax.jvp(at, (constant,), (jnp.ones_like(constant),))
+            h = mean(dg)[None]
         else:
-            score = jnp.broadcast_to(constant, (*share.shape, *constant.shape))
-            (value, g), tangent = jax.linearize(at, score)
-            basis = jnp.eye(constant.size, dtype=constant.dtype)
-            h = jax.lax.map(lambda step: mean(tangent(jnp.broadcast_to(step, score.shape))[1])[0], basis)
+            (value, g), tangent = jax.linearize(at, constant)
+            h = jax.lax.map(lambda step: mean(tangent(step)[1]), jnp.eye(constant.size, dtype=constant.dtype))
             h = (h + h.T) / 2
-            value_mean, value_size, g_mean, g_size = mean(value, jnp.abs(value), g, jnp.abs(g))
-        return _Moments(value_mean[0], value_size[0], g_mean, g_size, h)
+        return _Moments(mean(value)[0], mean(jnp.abs(value))[0], mean(g), mean(jnp.abs(g)), h)
 
     return moments
 
 
-def _mean_by_share(values: Array, share: Array, reduce: Reduce) -> Array:
-    """Sum share * values over the rows: [n] or [n k] -> [k], or [1]."""
-    values = values.reshape(share.size, -1)
-    share = share[:, None]
-    counts = (share > 0) | jnp.isfinite(values)  # so that a weight of 0 has a derivative too
-    return total(jnp.where(counts, share * values, 0), reduce)
+def _mean_by_share(
+    values: Float[Array, "k n"], share: Float[Array, " n"], reduce: Reduce
+) -> Float[Array, " k"]:
+    """Sum share * values over the rows."""
+    counts = (share > 0)[None] | jnp.isfinite(values)  # so that a weight of 0 has a derivative too
+    products = jnp.where(counts, share[None] * values, 0)
+    return jax.vmap(lambda row: total(row, reduce))(products)
 
 
 def _mean_of_target(n_outputs: int | None, y: Any, share: Array, reduce: Reduce) -> Array:

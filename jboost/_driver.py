@@ -23,6 +23,9 @@ from jboost._tree import Tree
 from jboost._typing import Reduce, identity
 
 CAPACITY = 64  # rounds that one call can return
+# Compiled, to be kept at once: each takes some 190 memory maps, of which Linux gives a process 65,530. Without any left
+# JAX ends by a segmentation fault.
+MAX_PROGRAMS = 128
 CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl-C
 QUIET_SECONDS = 2.0  # a fit shorter than this shows no progress bar unless asked to
 
@@ -40,6 +43,8 @@ def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, 
     float
         Training loss after the last of them.
     """
+    if run_chunk._cache_size() >= MAX_PROGRAMS:  # pyright: ignore[reportAttributeAccessIssue]
+        run_chunk.clear_cache()  # pyright: ignore[reportAttributeAccessIssue]
     wanted = problem.spec.n_estimators
     problem = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
     chunks = [jax.tree.map(np.asarray, _blank(problem, state, 0))]

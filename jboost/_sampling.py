@@ -28,9 +28,14 @@ def sample_columns(
 
     A share of m columns is max(1, round(share * m)) of them, without replacement.
     """
-    draws = jax.random.uniform(key, (n_levels + 1, usable.size))
-    of_tree = _smallest(draws[:1], usable[None], by_tree)
-    return _smallest(draws[1:], of_tree, by_level)
+
+    def draw() -> Bool[Array, "d f"]:
+        draws = jax.random.uniform(key, (n_levels + 1, usable.size))
+        of_tree = _smallest(draws[:1], usable[None], by_tree)
+        return _smallest(draws[1:], of_tree, by_level)
+
+    every = jnp.broadcast_to(usable, (n_levels, usable.size))
+    return jax.lax.cond((by_tree < 1) | (by_level < 1), draw, lambda: every)
 
 
 def _smallest(

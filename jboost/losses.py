@@ -6,6 +6,7 @@ inverse link. Those that sum over outputs serve y [n] with a scalar score and y 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -30,6 +31,9 @@ __all__ = [
     "absolute_error", "exponential", "gamma", "huber", "logistic", "poisson", "pseudo_huber", "quantile",
     "softmax", "squared_error", "tweedie",
 ]  # fmt: skip
+
+
+FEW = 6  # classes up to which sums over them are spelled out: a program grows with it, and so does its compilation
 
 
 # --- Inverse links: raw score -> prediction -----------------------------------------------------------------
@@ -275,9 +279,16 @@ exponential = Loss(
 
 # L = log sum_j exp(score_j) - score_y;  g_j = p_j - [j = y],  H_jl = p_j ([j = l] - p_l)
 def _softmax(score, y):
-    is_y = jnp.arange(score.shape[0], dtype=jnp.result_type(y)) == y
-    of_y = jnp.where(is_y, score, 0)  # not score[y]: its derivative is a slow scatter
-    return jax.nn.logsumexp(score) - jnp.sum(of_y)
+    if score.size > FEW:
+        is_y = jnp.arange(score.size, dtype=jnp.result_type(y)) == y
+        return jax.nn.logsumexp(score) - jnp.sum(jnp.where(is_y, score, 0))
+    classes = list(
+        score
+    )  # one by one: XLA leaves sums of short rows to a library for CPUs, which takes several times as long
+    top = jax.lax.stop_gradient(functools.reduce(jnp.maximum, classes))
+    # Not score[y]: its derivative is a slow scatter.
+    of_y = functools.reduce(jnp.add, [jnp.where(y == j, one, 0) for j, one in enumerate(classes)])
+    return jnp.log(functools.reduce(jnp.add, [jnp.exp(one - top) for one in classes])) + top - of_y
 
 
 def softmax(n_classes: int) -> Loss:

@@ -25,6 +25,20 @@ jax.config.update("jax_compilation_cache_dir", CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
+MAPS = Path("/proc/self/maps")
+MANY_MAPS = (
+    20_000  # of the 65,530 that Linux gives a process; the programs of one test file take up to 15,000
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def room_for_programs() -> Iterator[None]:
+    """Forget compiled programs in time: without a memory map left JAX ends by a segmentation fault."""
+    yield
+    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MANY_MAPS:
+        jax.clear_caches()
+
+
 @dataclass(frozen=True)
 class DataSet:
     """Rows to train on and rows to judge by; the arrays are read-only because tests share them."""

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -27,7 +28,7 @@ namespace internal {
 
 constexpr int kBits = 30;
 constexpr int64_t kBlock = 4096;  // rows
-constexpr int64_t kWidth = 16;    // values that are worked on together, if the columns divide them
+constexpr int64_t kWidth = 64;    // values that are worked on together
 
 // The largest e for which 2^e and 2^-e are both normal.
 template <typename T>
@@ -36,8 +37,8 @@ constexpr int max_power = std::numeric_limits<T>::max_exponent - 2;
 template <typename T>
 using Word = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
 
-// Columns repeat with this period in the flat array: enough of them to fill vectors.
-inline int64_t period(int64_t n_columns) { return n_columns * std::max<int64_t>(1, kWidth / n_columns); }
+// Columns repeat with this period in the flat array: whole vectors of them.
+inline int64_t period(int64_t n_columns) { return std::lcm(n_columns, kWidth); }
 
 // Calls body(first, count) for whole periods and for what is left.
 template <typename Body>
@@ -74,36 +75,35 @@ JBOOST_INLINE void sum_magnitudes(const T* values, int64_t n, int64_t width, con
   });
 }
 
-// Writes the limbs of each value: the nearest integer to value * scale, then that of what is left times 2^bits, ...
-template <int kLimbs, typename T>
-JBOOST_INLINE void split_values(const T* values, int64_t n, int64_t width, const T* scale, const T* step,
-                                int32_t* out) {
+// Calls use(limb, place, integer) with the limbs of each value: the nearest integer to value * scale, then that of what is
+// left times 2^bits, ...
+template <int kLimbs, typename T, typename Use>
+JBOOST_INLINE void split_values(const T* values, int64_t n, int64_t width, const T* scale, const T* step, const Use& use) {
   by_period(n, width, [&](int64_t i, int64_t m) JBOOST_INLINE_LAMBDA {
     for (int64_t j = 0; j < m; ++j) {
       T rest = scale[j] == 0 ? T{0} : values[i + j] * scale[j];
       for (int limb = 0; limb < kLimbs; ++limb) {
         const T nearest = std::nearbyint(rest);
-        out[limb * n + i + j] = static_cast<int32_t>(nearest);
+        use(limb, i, j, static_cast<int32_t>(nearest));
         rest = (rest - nearest) * step[j];
       }
     }
   });
 }
 
+// sums[limb][j] += the limbs of the flat column j of the period.
+template <int kLimbs, typename T>
+JBOOST_INLINE void add_all(const T* values, int64_t n, int64_t width, const T* scale, const T* step, int32_t* sums) {
+  split_values<kLimbs>(values, n, width, scale, step, [=](int limb, int64_t, int64_t j, int32_t integer)
+                                                          JBOOST_INLINE_LAMBDA { sums[limb * width + j] += integer; });
+}
+
 template <int kLimbs, typename T>
 JBOOST_INLINE void add_by_group(const T* values, const int32_t* group, int64_t rows, int64_t n_columns, int64_t width,
                                 const T* scale, const T* step, int64_t n_groups, int32_t* buffer, int32_t* sums) {
   const int64_t n = rows * n_columns;
-  split_values<kLimbs>(values, n, width, scale, step, buffer);
-  if (!group) {
-    for (int limb = 0; limb < kLimbs; ++limb)
-      for (int64_t c = 0; c < n_columns; ++c) {
-        int32_t sum = 0;
-        for (int64_t i = 0; i < rows; ++i) sum += buffer[limb * n + i * n_columns + c];
-        sums[c * kLimbs + limb] += sum;
-      }
-    return;
-  }
+  split_values<kLimbs>(values, n, width, scale, step, [=](int limb, int64_t i, int64_t j, int32_t integer)
+                                                          JBOOST_INLINE_LAMBDA { buffer[limb * n + i + j] = integer; });
   for (int64_t i = 0; i < rows; ++i) {
     if (static_cast<uint32_t>(group[i]) >= static_cast<uint64_t>(n_groups)) continue;
     int32_t* sum = sums + group[i] * n_columns * kLimbs;
@@ -125,6 +125,11 @@ JBOOST_INLINE void add_by_group(const T* values, const int32_t* group, int64_t r
     if (width == internal::kWidth)                                                                                    \
       return internal::sum_magnitudes<T>(values, n, internal::kWidth, factor, sums, counts);                          \
     internal::sum_magnitudes<T>(values, n, width, factor, sums, counts);                                              \
+  }                                                                                                                   \
+  JBOOST_CLONES static void add_all(const T* values, int64_t n, int64_t width, const T* scale, const T* step,         \
+                                    int32_t* sums) {                                                                  \
+    if (width == internal::kWidth) return internal::add_all<LIMBS, T>(values, n, internal::kWidth, scale, step, sums); \
+    internal::add_all<LIMBS, T>(values, n, width, scale, step, sums);                                                 \
   }                                                                                                                   \
   JBOOST_CLONES static void add_by_group(const T* values, const int32_t* group, int64_t rows, int64_t n_columns,      \
                                          int64_t width, const T* scale, const T* step, int64_t n_groups,              \
@@ -196,10 +201,11 @@ class FixedPoint {
       next[column] = std::ldexp(T{1}, bits[column]);
     }
     const std::vector<T> scale = over_period(finite.data()), step = over_period(next.data());
+    if (!group) return sum_all(scale, step, out);
     std::vector<int32_t> sums(n_workers_ * size, 0), buffers(n_workers_ * internal::kBlock * c * n_limbs<T>);
     crew_.run(n_blocks_, [&](int64_t block, int64_t worker) {
-      add_by_group(columns_.values + first_row(block) * c, group ? group + first_row(block) : nullptr, rows_of(block),
-                   c, width_, scale.data(), step.data(), n_groups,
+      add_by_group(columns_.values + first_row(block) * c, group + first_row(block), rows_of(block), c, width_,
+                   scale.data(), step.data(), n_groups,
                    buffers.data() + worker * internal::kBlock * c * n_limbs<T>, sums.data() + worker * size);
     });
     for (int64_t i = 0; i < size; ++i) {
@@ -209,6 +215,18 @@ class FixedPoint {
   }
 
  private:
+  void sum_all(const std::vector<T>& scale, const std::vector<T>& step, int32_t* out) {
+    const auto sums = by_column<int32_t>(
+        n_limbs<T>,
+        [&](const T* values, int64_t n, int32_t* result) {
+          add_all(values, n, width_, scale.data(), step.data(), result);
+        },
+        [](int32_t a, int32_t b) { return a + b; });
+    for (int64_t column = 0; column < columns_.n_columns; ++column)
+      for (int limb = 0; limb < n_limbs<T>; ++limb)
+        out[column * n_limbs<T> + limb] = sums[limb * columns_.n_columns + column];
+  }
+
   int64_t first_row(int64_t block) const { return block * internal::kBlock; }
   int64_t rows_of(int64_t block) const { return std::min(internal::kBlock, columns_.n_rows - first_row(block)); }
 

@@ -82,8 +82,7 @@ def total(values: Float[Array, "n ..."], reduce: Reduce = identity) -> Float[Arr
     """Sum over the first axis, the same bits in any order and on any number of devices."""
     if values.ndim == 1:
         return sum_by_group(values[:, None], None, 1, reduce)[0, 0]
-    columns = values.reshape(values.shape[0], -1).T  # each on its own is faster than side by side
-    return jax.vmap(lambda column: total(column, reduce))(columns).reshape(values.shape[1:])
+    return sum_by_group(values.reshape(values.shape[0], -1), None, 1, reduce)[0].reshape(values.shape[1:])
 
 
 @sum_by_group.defjvp

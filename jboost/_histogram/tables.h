@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "../parallel.h"
 
@@ -76,16 +77,19 @@ void add_single_words(const Code* codes, int64_t width, const uint32_t* rows, in
   }
 }
 
-template <typename Code>
+// Does so where a cell has several words: P of them, or n_words where P is 0.
+template <int P, typename Code>
 void add_many_words(const Code* codes, int64_t width, int64_t n_features, const uint32_t* rows, int64_t n,
                     const uint64_t* values, uint64_t* table, int64_t feature_words, int64_t n_words, uint32_t max_code) {
+  const int64_t words = P ? P : n_words, ahead = prefetch_distance(n);
   for (int64_t i = 0; i < n; ++i) {
+    if (rows) __builtin_prefetch(codes + width * rows[std::min(i + ahead, n - 1)]);
     const Code* here = codes + width * (rows ? rows[i] : i);
-    const uint64_t* value = values + i * n_words;
+    const uint64_t* value = values + i * words;
     for (int64_t j = 0; j < n_features; ++j) {
       const uint32_t code = sizeof(Code) > 1 ? std::min<uint32_t>(here[j], max_code) : here[j];
-      uint64_t* cell = table + j * feature_words + code * n_words;
-      for (int64_t p = 0; p < n_words; ++p) cell[p] += value[p];
+      uint64_t* cell = table + j * feature_words + code * words;
+      for (int64_t p = 0; p < words; ++p) cell[p] += value[p];
     }
   }
 }
@@ -104,6 +108,17 @@ void add_group(int64_t n_features, const Code* codes, int64_t width, const uint3
   }
 }
 
+// Calls work with n as a constant, for the compiler to unroll loops by, from 2 to P; with 0 for any other.
+template <int P, typename Work>
+void with_words(int64_t n, const Work& work) {
+  if constexpr (P < 2)
+    work(std::integral_constant<int, 0>());
+  else if (n == P)
+    work(std::integral_constant<int, P>());
+  else
+    with_words<P - 1>(n, work);
+}
+
 template <typename Code>
 void add_rows_of(const GroupedBins& bins, int64_t group, int64_t first_row, const uint32_t* rows, int64_t n,
                  const uint64_t* values, uint64_t* table, const TableShape& shape, int64_t n_codes) {
@@ -113,7 +128,10 @@ void add_rows_of(const GroupedBins& bins, int64_t group, int64_t first_row, cons
   if (shape.n_words == 1)
     add_group<kGroup>(n_features, codes, bins.width, rows, n, values, table, shape, max_code);
   else
-    add_many_words(codes, bins.width, n_features, rows, n, values, table, shape.feature_words, shape.n_words, max_code);
+    with_words<8>(shape.n_words, [&](auto words) {
+      add_many_words<words>(codes, bins.width, n_features, rows, n, values, table, shape.feature_words, shape.n_words,
+                            max_code);
+    });
 }
 
 }  // namespace internal
