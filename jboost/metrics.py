@@ -87,7 +87,9 @@ def minds_weight(function: Callable[..., Any]) -> bool:
 
 def _mean(rows: Array, weight: Array) -> Array:
     """Return the weighted mean over the rows, then the plain mean over the outputs."""
-    weight = jnp.asarray(weight, rows.dtype)
+    weight = jnp.asarray(weight)
+    if not jnp.issubdtype(weight.dtype, jnp.floating):
+        weight = weight.astype(rows.dtype)
     column = weight.reshape(-1, *[1] * (rows.ndim - 1))
     return jnp.mean(total(jnp.where(column > 0, column * rows, 0)) / total(weight))
 
