@@ -26,9 +26,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 MAPS = Path("/proc/self/maps")
-MANY_MAPS = (
-    20_000  # of the 65,530 that Linux gives a process; the programs of one test file take up to 15,000
-)
+MANY_MAPS = 40_000  # of the 65,530 that Linux gives a process; one test file takes up to 15,000
 
 
 @pytest.fixture(autouse=True, scope="module")
