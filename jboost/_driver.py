@@ -23,9 +23,9 @@ from jboost._tree import Tree
 from jboost._typing import Reduce, identity
 
 CAPACITY = 64  # rounds that one call can return
-# Compiled, to be kept at once: each takes some 190 memory maps, of which Linux gives a process 65,530. Without any left
-# JAX ends by a segmentation fault.
-MAX_PROGRAMS = 128
+# Compiled, to be kept at once: each takes 200 memory maps, or up to 900 without the C++ library, of which Linux gives a
+# process 65,530. Without any left JAX ends by a segmentation fault.
+MAX_PROGRAMS = 48
 CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl-C
 QUIET_SECONDS = 2.0  # a fit shorter than this shows no progress bar unless asked to
 
