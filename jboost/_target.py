@@ -135,8 +135,8 @@ def _warn_of_lost_digits(values: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} has values beyond the range of float32; scale it, or enable jax_enable_x64")
     if not lost.any():
         return
-    spread = values.std(axis=0)
-    if ((lost > LOST_SHARE * spread) & (spread > 0)).any():
+    spread, varies = values.std(axis=0), values.max(axis=0) > values.min(axis=0)
+    if ((lost > LOST_SHARE * spread) & varies).any():
         warn(
             f"{name} varies so little around a large value that float32 loses up to {lost.max():.3g} of it; "
             "subtract an offset, or enable jax_enable_x64"

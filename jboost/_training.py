@@ -153,7 +153,8 @@ def fit(
             rounds, history = _silence_after_best(problem, *run(problem, state))
         else:
             rounds, history = _cut_after_best(problem, *drive(problem, state, verbose), state.best_metric)
-            _warn_if_nothing_was_split(problem, base, rounds)
+            if init_model is None:  # which may have left nothing to learn
+                _warn_if_nothing_was_split(problem, base, rounds)
         trees = jax.tree.map(as_array, rounds.tree)
         leaf_value = as_array(rounds.leaf_value)
     scalar = loss.n_outputs is None

@@ -279,15 +279,16 @@ exponential = Loss(
 
 # L = log sum_j exp(score_j) - score_y;  g_j = p_j - [j = y],  H_jl = p_j ([j = l] - p_l)
 def _softmax(score, y):
+    label = jnp.asarray(y, float)  # whatever its type: one that is narrow might not hold every class
     if score.size > FEW:
-        is_y = jnp.arange(score.size, dtype=jnp.result_type(y)) == y
+        is_y = jnp.arange(score.size, dtype=float) == label
         return jax.nn.logsumexp(score) - jnp.sum(jnp.where(is_y, score, 0))
     classes = list(
         score
     )  # one by one: XLA leaves sums of short rows to a library for CPUs, which takes several times as long
     top = jax.lax.stop_gradient(functools.reduce(jnp.maximum, classes))
     # Not score[y]: its derivative is a slow scatter.
-    of_y = functools.reduce(jnp.add, [jnp.where(y == j, one, 0) for j, one in enumerate(classes)])
+    of_y = functools.reduce(jnp.add, [jnp.where(label == j, one, 0) for j, one in enumerate(classes)])
     return jnp.log(functools.reduce(jnp.add, [jnp.exp(one - top) for one in classes])) + top - of_y
 
 

@@ -88,8 +88,9 @@ def minds_weight(function: Callable[..., Any]) -> bool:
 def _mean(rows: Array, weight: Array) -> Array:
     """Return the weighted mean over the rows, then the plain mean over the outputs."""
     weight = jnp.asarray(weight)
-    if not jnp.issubdtype(weight.dtype, jnp.floating):
-        weight = weight.astype(rows.dtype)
+    wider = jnp.issubdtype(weight.dtype, jnp.floating) and weight.dtype.itemsize > rows.dtype.itemsize
+    dtype = weight.dtype if wider else rows.dtype
+    weight, rows = weight.astype(dtype), rows.astype(dtype)
     column = weight.reshape(-1, *[1] * (rows.ndim - 1))
     return jnp.mean(total(jnp.where(column > 0, column * rows, 0)) / total(weight))
 
@@ -168,7 +169,7 @@ logloss = Metric(_logloss, check_target=check_probability, name="logloss")
 
 # - log p_y
 def _multi_logloss(score, y, weight):
-    is_y = jnp.arange(score.shape[1], dtype=y.dtype)[None, :] == y[:, None]
+    is_y = jnp.arange(score.shape[1], dtype=float)[None, :] == jnp.asarray(y, float)[:, None]
     of_y = jnp.where(is_y, score, 0)
     return _mean(jax.nn.logsumexp(score, axis=1) - jnp.sum(of_y, axis=1), weight)
 
@@ -179,7 +180,7 @@ multi_logloss = Metric(_multi_logloss, check_target=check_real, name="multi_logl
 # Share of rows whose most probable class is y: score > 0 for two classes, the first of the greatest for more
 def _accuracy(score, y, weight):
     predicted = score > 0 if score.ndim == 1 else jnp.argmax(score, axis=1)
-    return _mean((predicted.astype(y.dtype) == y).astype(score.dtype), weight)
+    return _mean((predicted.astype(float) == jnp.asarray(y, float)).astype(score.dtype), weight)
 
 
 accuracy = Metric(_accuracy, maximize=True, check_target=check_real, name="accuracy")

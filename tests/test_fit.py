@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -436,3 +437,14 @@ def test_warnings_name_the_line_that_called(rng):
         with pytest.warns((UserWarning, RuntimeWarning), match=words) as caught:
             call()
         assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_nothing_is_said_where_nothing_can_be_learned():
+    X = (np.arange(60) % 2.0)[:, None]
+    spec, hyper = Spec(n_estimators=1, max_depth=1), Hyper(learning_rate=1.0, reg_lambda=0.0)
+    model, _ = jboost.fit(losses.squared_error, X, X[:, 0], spec=spec, hyper=hyper)
+    heavy = Hyper(min_child_weight=50.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        jboost.fit(losses.squared_error, X, X[:, 0], spec=spec, init_model=model, hyper=heavy)
+        jboost.fit(losses.squared_error, X, np.full(60, 3.3), spec=spec)

@@ -144,3 +144,29 @@ def test_a_guard_of_the_caller_still_guards_what_is_outside():
         jboost.fit(losses.squared_error, X, REAL, spec=SMALL)
         stack.enter_context(pytest.raises(Exception, match="Disallowed host-to-device transfer"))
         asarray(np.ones(3))
+
+
+@pytest.mark.parametrize("n_classes", [3, 7, 300])
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int32, np.float32])
+def test_labels_of_any_type_are_class_numbers(n_classes, dtype):
+    label = np.array([0, 1, 1], dtype)
+    score = np.random.default_rng(0).normal(size=(3, n_classes)).astype(np.float32)
+    score[2, n_classes - 1] = 9
+    loss = losses.softmax(n_classes)
+    expected = np.log(np.exp(score).sum(axis=1)) - score[np.arange(3), [0, 1, 1]]
+    with SETTINGS["promotion"]():
+        found = [loss(asarray(row), one) for row, one in zip(score, label, strict=True)]
+        mean = metrics.multi_logloss(asarray(score), asarray(label), asarray(np.ones(3, np.float32)))
+        hits = metrics.accuracy(asarray(score), asarray(label), asarray(np.ones(3)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(mean, expected.mean(), rtol=1e-5)
+    np.testing.assert_allclose(hits, np.mean(score.argmax(axis=1) == [0, 1, 1]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "int8", "bool"])
+def test_weights_of_any_type_weigh(dtype, x64):
+    score, y = asarray(np.zeros(4, np.float32)), asarray(np.array([1, 0, 1, 1]))
+    with SETTINGS["promotion"]():
+        assert float(metrics.mae(score, y, asarray(np.array([1, 1, 0, 1])).astype(dtype))) == pytest.approx(
+            2 / 3
+        )

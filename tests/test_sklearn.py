@@ -112,6 +112,7 @@ def test_parameters_reach_the_fit():
         ({"max_bins": 1}, "max_bins"),
         ({"early_stopping": "yes"}, "early_stopping"),
         ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction"),
+        ({"early_stopping": True, "validation_fraction": 10**6}, "validation_fraction"),
         ({"validation_fraction": 2.0}, "validation_fraction"),  # though nothing stops early
         ({"n_iter_no_change": 0}, "n_iter_no_change"),
         ({"early_stopping": True, "n_iter_no_change": 0}, "n_iter_no_change"),
