@@ -81,7 +81,7 @@ def hold_out(
     n_rows: int, fraction: Any, classes: np.ndarray | None, seed: int
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " held"]]:
     """Split row numbers at random; with classes, each is split in the same proportion."""
-    if isinstance(fraction, Integral) and fraction >= n_rows:
+    if isinstance(fraction, Integral) and int(fraction) >= n_rows:
         raise ValueError(
             f"validation_fraction must leave some of the {n_rows} rows to train on, got {fraction!r}"
         )
