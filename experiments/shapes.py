@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from experiments.benchmark import machine  # noqa: E402
+from experiments.benchmark.cases import time_calls  # noqa: E402
+from experiments.benchmark.running import environment  # noqa: E402
 
 LIBRARIES = ("jboost", "jboost-depthwise", "xgboost", "lightgbm")
 RATE, LEVEL, CATEGORIES = 0.1, 0.9, 100
@@ -157,21 +156,14 @@ def measure(name: str, library: str) -> dict[str, float]:
         fit = prepare_jboost(shape, X, y, library.partition("-")[2] or "symmetric")
     else:
         fit = {"xgboost": prepare_xgboost, "lightgbm": prepare_lightgbm}[library](shape, X, y, threads)
-
-    def seconds() -> float:
-        start = time.perf_counter()
-        fit()
-        return time.perf_counter() - start
-
-    first, later = seconds(), statistics.median(seconds() for _ in range(3))
+    first, later, _ = time_calls(fit, repeats=3)
     return {"ms_per_tree": 1000 * later / shape.trees, "first_seconds": max(first - later, 0.0)}
 
 
 def run_apart(name: str, library: str) -> dict[str, float]:
     """Measure in a new process, on the CPU."""
     command = [sys.executable, str(Path(__file__)), "--one", name, library]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment("cpu"))
     if done.returncode:
         raise SystemExit(f"shapes.py: {name}, {library}: {done.stderr.strip().splitlines()[-1]}")
     return json.loads(done.stdout.splitlines()[-1])

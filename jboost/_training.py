@@ -416,19 +416,20 @@ def _silence_after_best(problem: Problem, state: State, rounds: Round) -> tuple[
 
 def _warn_if_nothing_was_split(problem: Problem, base: Array, rounds: Round) -> None:
     """Say so where no round could learn anything: gradients too small to be squared, or rows too light to be parted."""
-    least, weight, gain = float(problem.hyper.min_child_weight), problem.train.weight, rounds.tree.gain
-    used = np.asarray(weight) > 0
+    train, least, gain = problem.train, float(problem.hyper.min_child_weight), rounds.tree.gain
+    weight = np.asarray(train.weight)
+    used = weight > 0
     could_split = used.sum() >= MANY_ROWS and gain.size and np.asarray(problem.usable).any()
     if gain.any() or not could_split:
         return
-    _, g, h = (
-        np.asarray(part)[used] for part in _derivatives_at(base, problem.train.y, weight, problem.loss)
-    )
-    total = float((h * per_row(np.asarray(weight)[used], h)).sum(axis=0).max())
+    found = _derivatives_at(base, train.y, train.weight, problem.loss)
+    _, g, h = (np.asarray(part)[used] for part in found)
+    share = per_row(weight[used], g)
+    total = float((h * share).sum(axis=0).max())
     step = g / np.where(h > 0, h, 1)
     if (np.ptp(step, axis=0) <= SAME_STEP * np.abs(step).max(axis=0)).all():
         return
-    gradient = float(np.abs(g * per_row(np.asarray(weight)[used], g), dtype=np.float64).sum(axis=0).max())
+    gradient = float(np.abs(g * share, dtype=np.float64).sum(axis=0).max())
     if gradient**2 < NO_GAIN * np.finfo(g.dtype).tiny * total:
         warn(
             f"no tree has a split: gains are squares of gradients, which sum to no more than {gradient:.3g}, and "

@@ -283,9 +283,8 @@ def _softmax(score, y):
     if score.size > FEW:
         is_y = jnp.arange(score.size, dtype=float) == label
         return jax.nn.logsumexp(score) - jnp.sum(jnp.where(is_y, score, 0))
-    classes = list(
-        score
-    )  # one by one: XLA leaves sums of short rows to a library for CPUs, which takes several times as long
+    # One by one: XLA leaves sums of short rows to a library for CPUs, which takes several times as long.
+    classes = list(score)
     top = jax.lax.stop_gradient(functools.reduce(jnp.maximum, classes))
     # Not score[y]: its derivative is a slow scatter.
     of_y = functools.reduce(jnp.add, [jnp.where(label == j, one, 0) for j, one in enumerate(classes)])

@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <limits>
+#include <utility>
 #include <vector>
 
 #include "../_histogram/joint.h"
@@ -83,7 +83,7 @@ class Grower {
   }
 
  private:
-  static constexpr int64_t kNone = -1;
+  static constexpr int64_t kNone = NodeTables::kNone;
   struct Built {
     int64_t node, sibling;  // the sibling holds the table of their parent; kNone if there is none
     int64_t joint;          // number of its joint tables; kNone if it has none
