@@ -21,7 +21,7 @@ endef
 export REQUIREMENTS
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-NATIVE_SOURCES := setup.py $(wildcard jboost/*.cpp jboost/*.h jboost/*/*.cpp jboost/*/*.h)
+NATIVE_SOURCES := setup.py $(wildcard jboost/*/*.cpp jboost/*/*.h jboost/*/*/*.cpp jboost/*/*/*.h)
 
 # Most of a test's time is compilation: programs of earlier runs are kept here.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax

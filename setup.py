@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 # Each has a native.cpp and headers.
-ROOMS = ["jboost/_bins", "jboost/_fixed_point", "jboost/_histogram", "jboost/_scoring", "jboost/_tree"]
+ROOMS = ["jboost/_bins", "jboost/_fixed_point", "jboost/_histogram", "jboost/_model/scoring", "jboost/_tree"]
 
 
 SAME_BITS = (  # no fused multiplications, as in the plain JAX version; no traps to wait for, so loops become vectors
@@ -55,9 +55,13 @@ def extensions():
         return []
     return [
         Extension(
-            "jboost._library",
-            sources=["jboost/library.cpp", *(f"{room}/native.cpp" for room in ROOMS)],
-            depends=[header for room in ("jboost", *ROOMS) for header in glob(f"{room}/*.h")],
+            "jboost._runtime._library",
+            sources=["jboost/_runtime/library.cpp", *(f"{room}/native.cpp" for room in ROOMS)],
+            depends=[
+                header
+                for room in ("jboost/_runtime", "jboost/_split", *ROOMS)
+                for header in glob(f"{room}/*.h")
+            ],
             include_dirs=[include_dir()],
             define_macros=[("JBOOST_JAXLIB", f'"{version.__version__}"')],
             language="c++",

@@ -25,14 +25,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:  # as a script: find this checkout, which need not be installed
+    sys.path.insert(0, str(ROOT))
+
 try:
     import jboost as _jboost
 except ModuleNotFoundError:  # without scikit-learn, say, parts of the package can still be imported
     _jboost = ModuleType("jboost")
-    _jboost.__path__ = [str(Path(__file__).resolve().parent.parent / "jboost")]
+    _jboost.__path__ = [str(ROOT / "jboost")]
     sys.modules["jboost"] = _jboost
 
-from jboost._histogram import joined, pallas_triton, xla
+from experiments import histogram_pallas  # noqa: E402 (the path was needed first)
+from jboost._histogram import joined, xla  # noqa: E402
 
 FEATURES = 28
 DEPTH = 6
@@ -57,7 +62,7 @@ class Result(NamedTuple):
 
 def implementations(n_codes: int) -> dict[str, Build]:
     """Name what can be tried: joined features with several bounds on the memory of tables and copies."""
-    pallas = partial(pallas_triton.build_histogram, interpret=jax.default_backend() == "cpu")
+    pallas = partial(histogram_pallas.build_histogram, interpret=jax.default_backend() == "cpu")
     found: dict[str, Build] = {"copies": xla.scatter_into_copies}
     if n_codes**2 <= joined.MAX_JOINED_CODES:
         for bits in (20, 22, 24):

@@ -4,11 +4,11 @@ import typing
 
 from jboost import losses, metrics
 from jboost._bins import BinEdges, Binned, bin_features
-from jboost._ensemble import Ensemble, concatenate, predict, staged_predict, truncate
-from jboost._loss import Loss, Newton, Quantile
+from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
+from jboost._objective.loss import Loss, Newton, Quantile
 from jboost._spec import Hyper, Spec
-from jboost._training import History, fit
 from jboost._tree import Tree
+from jboost.boosting import History, fit
 from jboost.io import load, save
 from jboost.metrics import Metric
 

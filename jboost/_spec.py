@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 import jax
 
-from jboost._typing import as_array, is_traced, pytree
+from jboost._runtime.typing import as_array, is_traced, pytree
 
 GrowPolicy = Literal["symmetric", "depthwise"]
 MultiOutput = Literal["vector", "separate"]

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost._domains import (
+from jboost._objective.domains import (
     Bound,
     check_binary,
     check_label,
@@ -23,8 +23,8 @@ from jboost._domains import (
     check_real,
     real_argument,
 )
-from jboost._loss import Loss, Newton, Quantile
-from jboost._typing import identity, of_floats
+from jboost._objective.loss import Loss, Newton, Quantile
+from jboost._runtime.typing import identity, of_floats
 
 __all__ = [
     "Loss", "Newton", "Quantile",

@@ -15,7 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jboost._domains import (
+from jboost._fixed_point import total
+from jboost._fixed_point.quantile import fixed_point
+from jboost._objective.domains import (
     Bound,
     check_both_classes,
     check_non_negative,
@@ -24,10 +26,8 @@ from jboost._domains import (
     check_real,
     real_argument,
 )
-from jboost._fixed_point import total
-from jboost._loss import as_loss
-from jboost._quantile import fixed_point
-from jboost._typing import of_floats
+from jboost._objective.loss import as_loss
+from jboost._runtime.typing import of_floats
 
 __all__ = [
     "Metric", "accuracy", "gamma_deviance", "logloss", "mae", "mean_loss", "multi_logloss", "pinball_loss",

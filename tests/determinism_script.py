@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 import jboost
-from jboost import Hyper, Spec, _sharding, losses
+from jboost import Hyper, Spec, _devices, losses
 
 N_ROWS, FEW_ROWS = 33_000, 9_000
 SPEC = Spec(n_estimators=4, max_depth=3)
@@ -24,14 +24,14 @@ SPEC = Spec(n_estimators=4, max_depth=3)
 def watch_devices() -> list[int]:
     """Note on how many devices each program is to run."""
     counts: list[int] = []
-    choose = _sharding.mesh_for
+    choose = _devices.mesh_for
 
     def noting(problem: Any) -> Any:
         mesh = choose(problem)
         counts.append(1 if mesh is None else mesh.size)
         return mesh
 
-    _sharding.mesh_for = noting
+    _devices.mesh_for = noting
     return counts
 
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel.h"
+#include "_runtime/parallel.h"
 
 inline std::mt19937& generator() {
   static std::mt19937 numbers(0);

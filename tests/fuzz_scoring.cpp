@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "_scoring/score.h"
+#include "_model/scoring/score.h"
 
 namespace {
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jboost import _native
+from jboost._runtime import library
 
 ROOT = Path(__file__).parent.parent
 
@@ -20,7 +20,7 @@ def require(is_available: Callable[[], bool]) -> None:
     """Skip without the library, since a compiler is optional; fail if JBOOST_REQUIRE_NATIVE=1 demands it."""
     if not is_available():
         say = pytest.fail if os.environ.get("JBOOST_REQUIRE_NATIVE") == "1" else pytest.skip
-        say(f"the C++ library was not tested: {_native.library()}")
+        say(f"the C++ library was not tested: {library.load()}")
 
 
 def run_fuzzer(name: str, folder: Path, sanitizers: str, *arguments: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from jboost._runtime.typing import Layout
 from jboost._tree import Tree
-from jboost._typing import Layout
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import Hyper, Spec
+from jboost._runtime.typing import Layout
 from jboost._split import Rules
-from jboost._typing import Layout
 
 N_CODES, N_NODES, N_FEATURES = 8, 2, 4
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 
 from jboost import losses
-from jboost._base_score import best_constant
+from jboost._objective.base_score import best_constant
 from jboost.losses import Loss
 
 N = 200

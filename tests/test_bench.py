@@ -276,7 +276,7 @@ def test_compilations_are_counted(caplog):
 PROGRAM = """HloModule jit_run_chunk
 
 FileNames
-1 "/somewhere/jboost/_boosting.py"
+1 "/somewhere/jboost/boosting/rounds.py"
 2 "/somewhere/jboost/_histogram/native.py"
 3 "/elsewhere/script.py"
 
@@ -305,18 +305,21 @@ ENTRY %main {
 def test_operations_are_traced_to_the_code_they_came_from():
     assert profiling.read_sources(PROGRAM) == {
         "ffi_call.3": profiling.Source("histograms", "jboost_histogram"),
-        "add_fusion": profiling.Source("other", "_boosting.py:step"),
+        "add_fusion": profiling.Source("other", "boosting/rounds.py:step"),
     }
 
 
 @pytest.mark.parametrize(
     ("calls", "group"),
     [
-        (["losses.py:logistic", "_leaves.py:weighted_derivatives", "_boosting.py:step"], "derivatives"),
-        (["_fixed_point/quantise.py:quantise", "_leaves.py:leaf_values"], "leaves"),
+        (
+            ["losses.py:logistic", "_objective/leaves.py:weighted_derivatives", "boosting/rounds.py:step"],
+            "derivatives",
+        ),
+        (["_fixed_point/quantise.py:quantise", "_objective/leaves.py:leaf_values"], "leaves"),
         (["_split/thresholds.py:best", "_tree/__init__.py:grow_tree"], "split search"),
-        (["_tree.py:leaf_index", "_ensemble.py:leaf_of"], "routing"),
-        (["_native.py:call", "_tree/native.py:grow"], "whole tree in C++"),
+        (["_tree.py:leaf_index", "_model/ensemble.py:leaf_of"], "routing"),
+        (["_runtime/library.py:call", "_tree/native.py:grow"], "whole tree in C++"),
         ([], "other"),
     ],
 )

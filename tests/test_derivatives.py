@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jboost import losses
-from jboost._derivatives import (
+from jboost._objective.derivatives import (
     check_derivatives,
     check_range,
     full_hessian,

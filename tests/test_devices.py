@@ -16,12 +16,12 @@ import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh
 import jboost
 from jboost import Hyper, Spec, losses
-from jboost._boosting import init
-from jboost._driver import _rounds
-from jboost._loss import resolve_outputs
+from jboost.boosting.rounds import init
+from jboost.boosting.chunks import _rounds
+from jboost._objective.loss import resolve_outputs
 from jboost._spec import check_hyper
-from jboost._training import _make_problem
-from jboost import _sharding
+from jboost.boosting.fitting import _make_problem
+from jboost import _devices
 import dataclasses
 
 # XLA adds the classes of an array of about 4096 numbers or fewer in another order than those of a larger one: each
@@ -56,10 +56,10 @@ for name, policy, hyper, counts in cases:
     state = init(problem, jax.random.key(3), score, score[:0])
     alone = arrays(jax.jit(_rounds)(problem, state, ROUNDS))
     assert np.count_nonzero(alone[4][:ROUNDS]) > ROUNDS and np.ptp(alone[-1]) > 0.1
-    chunk = partial(_rounds, reduce=_sharding.reduce, sample=_sharding.sample)
+    chunk = partial(_rounds, reduce=_devices.reduce, sample=_devices.sample)
     for count in counts:
-        mesh = Mesh(np.array(jax.devices()[:count]), (_sharding.AXIS,))
-        shared = jax.jit(_sharding.over(mesh, chunk, problem, state))(problem, state, jnp.asarray(ROUNDS))
+        mesh = Mesh(np.array(jax.devices()[:count]), (_devices.AXIS,))
+        shared = jax.jit(_devices.over(mesh, chunk, problem, state))(problem, state, jnp.asarray(ROUNDS))
         for one, other in zip(alone, arrays(shared), strict=True):
             np.testing.assert_array_equal(other, one, err_msg=f"{name} {policy} {hyper} on {count} devices")
     print(hashlib.sha256(b"".join(a.tobytes() for a in alone)).hexdigest())
@@ -82,7 +82,7 @@ from jboost import Hyper, Spec
 from jboost._fixed_point import find_scale
 from jboost._split import Rules
 from jboost._tree import Columns, Derivatives, grow_tree
-from jboost._typing import Layout
+from jboost._runtime.typing import Layout
 
 rng = np.random.default_rng(0)
 n, f, depth = 2000, 9, 4

@@ -184,7 +184,7 @@ def compilations(caplog):
 @pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
 def test_a_second_fit_compiles_nothing(policy, caplog, monkeypatch):
     """Neither for other numbers and rounds nor for a tenth more or fewer rows, to train on or to watch."""
-    monkeypatch.setattr("jboost._padding._sizes", set())
+    monkeypatch.setattr("jboost._runtime.padding._sizes", set())
     rng = np.random.default_rng(0)
     n_features = 7 if policy == "symmetric" else 6  # shapes of its own, so that the first fit does compile
     X = rng.normal(size=(3000, n_features)).astype(np.float32)
@@ -244,7 +244,7 @@ def test_an_interrupt_returns_what_is_trained(monkeypatch):
     train, _ = parts()
     arguments = (losses.squared_error, train.data, train.targets["real"])
     bar = Interrupted(after=5)
-    monkeypatch.setattr("jboost._driver.tqdm", bar)
+    monkeypatch.setattr("jboost.boosting.chunks.tqdm", bar)
     spec = dataclasses.replace(SMALL, n_estimators=500)
     with pytest.warns(UserWarning, match="interrupted"):
         model, history = jboost.fit(*arguments, spec=spec, verbose=True)

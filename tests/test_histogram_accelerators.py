@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jboost._histogram import build_histogram, joined, matmul, pallas_triton, xla
+from experiments import histogram_pallas
+from jboost._histogram import build_histogram, joined, matmul, xla
 
 ROOT = Path(__file__).parent.parent
 
@@ -142,7 +143,7 @@ def test_skewed_codes(rng):
 )
 def test_pallas_interpreted(n, f, n_slots, n_codes, dtype, rng):
     case = make_case(rng, n, f, n_slots, n_codes, dtype)
-    build = partial(pallas_triton.build_histogram, interpret=True)
+    build = partial(histogram_pallas.build_histogram, interpret=True)
     found = jax.jit(build, static_argnums=(3, 4))(*case, n_slots, n_codes)
     np.testing.assert_array_equal(found, bincounts(*case, n_slots, n_codes))
 
@@ -151,7 +152,7 @@ def test_pallas_is_imported_by_those_who_ask():
     """A fit does not use it."""
     code = "import sys, jboost; print(*(name for name in sys.modules if 'pallas' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert not {"jax.experimental.pallas", "jboost._histogram.pallas_triton"} & set(done.stdout.split())
+    assert not {"jax.experimental.pallas"} & set(done.stdout.split())
 
 
 # ---------------------------------------------------------------------------------------------- platforms

@@ -16,8 +16,8 @@ from sklearn._loss import loss as peer
 
 import jboost
 from jboost import losses
-from jboost._derivatives import raw_value_grad_hess, value_grad_hess
-from jboost._loss import as_loss, resolve_outputs
+from jboost._objective.derivatives import raw_value_grad_hess, value_grad_hess
+from jboost._objective.loss import as_loss, resolve_outputs
 from jboost.losses import Loss, Newton, Quantile
 
 N = 60

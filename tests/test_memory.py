@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import jboost
-from jboost import _driver, _memory
+from jboost._runtime import memory
+from jboost.boosting import chunks
 
 PIECES, SIZE = 100_000, 1024
 
@@ -22,7 +23,7 @@ def resident_mib() -> float:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be asked")
 def test_small_pieces_go_back():
-    if _memory._malloc_trim() is None:
+    if memory._malloc_trim() is None:
         pytest.skip("only glibc can be asked")
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
@@ -33,7 +34,7 @@ def test_small_pieces_go_back():
     for piece in pieces:
         libc.free(piece)
     before = resident_mib()
-    _memory.release_freed()
+    memory.release_freed()
     assert before - resident_mib() > PIECES * SIZE / 2**20 / 2
     libc.free(last)
 
@@ -41,8 +42,8 @@ def test_small_pieces_go_back():
 @pytest.mark.parametrize("most_rows", [10, 1000])
 def test_large_fits_ask_for_it_before_and_after_they_compile(most_rows, monkeypatch, rng):
     calls = []
-    monkeypatch.setattr(_driver, "ROOMY_ROWS", most_rows)
-    monkeypatch.setattr(_driver, "release_freed", lambda: calls.append(1))
+    monkeypatch.setattr(chunks, "ROOMY_ROWS", most_rows)
+    monkeypatch.setattr(chunks, "release_freed", lambda: calls.append(1))
     X = rng.normal(size=(100, 2)).astype(np.float32)
     jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=7, max_depth=2))
     assert len(calls) == (2 if most_rows == 10 else 0)
@@ -50,14 +51,14 @@ def test_large_fits_ask_for_it_before_and_after_they_compile(most_rows, monkeypa
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory maps are listed by Linux")
 def test_old_programs_are_forgotten_before_memory_maps_run_out(monkeypatch, rng):
-    monkeypatch.setattr(_driver, "MAX_PROGRAMS", 3)
+    monkeypatch.setattr(chunks, "MAX_PROGRAMS", 3)
     X = rng.normal(size=(40, 2))
     maps, sizes, scores = [], [], {}
     for depth in (1, 2, 3, 4, 5, 6, 1, 2):
         spec = jboost.Spec(n_estimators=2, max_depth=depth)
         model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=spec)
         maps.append(len(Path("/proc/self/maps").read_bytes().splitlines()))
-        sizes.append(_driver.run_chunk._cache_size())  # pyright: ignore[reportAttributeAccessIssue]
+        sizes.append(chunks.run_chunk._cache_size())  # pyright: ignore[reportAttributeAccessIssue]
         np.testing.assert_array_equal(
             scores.setdefault(depth, jboost.predict(model, X)), jboost.predict(model, X)
         )

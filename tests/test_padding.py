@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import jboost
-from jboost import _padding
-from jboost._loss import widest_array
-from jboost._padding import ROOMY_ROWS, bucket, pad_axis, reusable_size
-from jboost._typing import as_array, empty_for_device
+from jboost._objective.loss import widest_array
+from jboost._runtime import padding
+from jboost._runtime.padding import ROOMY_ROWS, bucket, pad_axis, reusable_size
+from jboost._runtime.typing import as_array, empty_for_device
 
 
 def test_row_counts_are_rounded_up_to_few_sizes():
@@ -29,7 +29,7 @@ def test_row_counts_are_rounded_up_to_few_sizes():
 
 def first_and_second(monkeypatch, n, other):
     """Give the sizes of a process whose first fit has n rows and whose second has another number."""
-    monkeypatch.setattr(_padding, "_sizes", set())
+    monkeypatch.setattr(padding, "_sizes", set())
     return reusable_size(n), reusable_size(other)
 
 
@@ -87,7 +87,7 @@ def test_a_model_does_not_depend_on_sizes_in_use_where_a_row_holds_an_array(monk
         return jnp.mean(jnp.log(jnp.cosh(score * basis - y["t"])))
 
     def fit(known):
-        monkeypatch.setattr(_padding, "_sizes", known)
+        monkeypatch.setattr(padding, "_sizes", known)
         return jboost.fit(loss, X, y, spec=jboost.Spec(n_estimators=3, max_depth=3))[0]
 
     expected = fit(set())
@@ -116,7 +116,7 @@ def test_the_widest_array_of_a_row(loss, n_outputs, y, expected):
 
 
 def test_small_arrays_of_several_outputs_have_a_size_of_their_own(monkeypatch):
-    monkeypatch.setattr(_padding, "_sizes", {1536})
+    monkeypatch.setattr(padding, "_sizes", {1536})
     assert (reusable_size(1300), reusable_size(1300, 3)) == (1536, bucket(1430))
     assert reusable_size(1300, 100) == 1536  # large enough for one order of summation
 

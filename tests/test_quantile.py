@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jboost._quantile import grouped_quantile, weighted_quantile
+from jboost._fixed_point.quantile import grouped_quantile, weighted_quantile
 
 LEVELS = (0.01, 0.1, 0.25, 0.5, 0.7, 0.9, 0.99)
 quantile = jax.jit(weighted_quantile)

@@ -17,7 +17,7 @@ import pytest
 from conftest import ROOT
 from scoring_cases import Case, Shape, make_case, walk
 
-from jboost._scoring import native, sum_rounds, xla
+from jboost._model.scoring import native, sum_rounds, xla
 
 SHAPES = {
     "usual": Shape(),
@@ -210,7 +210,7 @@ import sys; sys.path.insert(0, "tests")
 import jax, numpy as np
 from functools import partial
 from jax.sharding import PartitionSpec as P
-from jboost._scoring import native, sum_rounds, xla
+from jboost._model.scoring import native, sum_rounds, xla
 from scoring_cases import Shape, make_case
 
 case = make_case(Shape(rows=400, outputs=2, symmetric=False), np.random.default_rng(0))

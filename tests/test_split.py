@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from split_oracle import N_CODES, N_FEATURES, N_NODES, make_rules, naive_gain, naive_split, random_histogram
 
+from jboost._runtime.typing import WORD, Layout
 from jboost._split import Rules, Split, best_split, leaf_value, routing_table
 from jboost._split.formulas import sum_in_pairs
 from jboost._split.thresholds import Best, search, search_in_turn, totals
-from jboost._typing import WORD, Layout
 
 CATEGORICAL = Layout(N_CODES, True, (1, 3), 7)
 SETTINGS = {

@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from jboost._target import as_key, as_target, as_weight
+from jboost._runtime.arguments import as_key, as_target, as_weight
 
 
 @pytest.mark.parametrize(

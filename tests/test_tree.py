@@ -14,9 +14,9 @@ import pytest
 from jboost import Hyper, Spec
 from jboost._fixed_point import find_scale
 from jboost._histogram import with_siblings, xla
+from jboost._runtime.typing import Layout
 from jboost._split import Rules
 from jboost._tree import Columns, Derivatives, Tree, grow_by_level, grow_tree, leaf_index, native, tree_depth
-from jboost._typing import Layout
 
 N, DEPTH, N_CODES = 200, 3, 16
 LAYOUT = Layout(N_CODES, True, (3,), 10)

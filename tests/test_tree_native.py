@@ -14,12 +14,13 @@ import native_library
 import numpy as np
 import pytest
 
-from jboost import Hyper, Spec, _native
+from jboost import Hyper, Spec
 from jboost._fixed_point import find_scale
+from jboost._runtime import library
+from jboost._runtime.typing import Layout
 from jboost._spec import GrowPolicy
 from jboost._split import Rules
 from jboost._tree import Columns, Derivatives, Tree, arrange_bins, grow_by_level, grow_tree, native
-from jboost._typing import Layout
 
 CATEGORY_CODES = 16
 
@@ -135,13 +136,13 @@ def test_equals_growth_by_level(case):
 @pytest.mark.parametrize("f", range(1, 10))
 def test_columns_added_in_pairs_give_the_same_tree(f, policy):
     """Up to 64 codes, many rows of each thread: from four columns on, the histograms are sums of joint ones."""
-    with _native.at_most(2):
+    with library.at_most(2):
         check(Case(n=60_000, f=f, codes=64, active=0.9, policy=policy), np.float32)
 
 
 def test_columns_added_in_pairs_with_few_codes_and_categories():
     case = Case(n=100_000, f=7, codes=17, depth=4, categorical=(1, 6), missing=False, **DEPTHWISE)
-    with _native.at_most(2):
+    with library.at_most(2):
         check(case, np.float32)
 
 
@@ -224,7 +225,7 @@ def test_one_thread_gives_the_same_as_many(name):
     case = CASES[name]
     arguments = draw(case)
     many = grow(native.grow_tree, case.layout, *arguments)
-    with _native.at_most(1):
+    with library.at_most(1):
         alone = jax.block_until_ready(grow(native.grow_tree, case.layout, *arguments))
     assert_same(alone, many)
 
@@ -265,7 +266,7 @@ def test_columns_are_grouped(f, dtype, rng):
     np.testing.assert_array_equal(native.group_on_host(bins, 20003), expected)
     np.testing.assert_array_equal(native.group_on_host(np.asfortranarray(bins), 20003), expected)
     np.testing.assert_array_equal(jax.jit(native.group_columns)(bins), expected[:, :20000])
-    with _native.at_most(1):
+    with library.at_most(1):
         np.testing.assert_array_equal(native.group_on_host(bins, 20000), expected[:, :20000])
     few = native.group_on_host(bins[:, :11], 11)
     np.testing.assert_array_equal(few, expected[:, :11])

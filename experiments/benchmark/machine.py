@@ -68,7 +68,7 @@ def _is_native() -> bool:
     """Say whether the C++ library of jboost was built."""
     spec = importlib.util.find_spec("jboost")
     folder = Path(spec.origin).parent if spec and spec.origin else Path()
-    return any(folder.glob("_library*"))
+    return any(folder.glob("_runtime/_library*"))
 
 
 def _processor() -> str:

@@ -28,19 +28,18 @@ TOP = 10
 
 # By the file under jboost/ and the function; the first rule that fits a call counts.
 GROUPS = (
-    (r"weighted_derivatives|^_derivatives|^losses|^_loss\.|^_base_score", "derivatives"),
+    (r"weighted_derivatives|^_objective/(?!leaves)|^losses", "derivatives"),
     (r"quantise|^_fixed_point|fixed_point\.py", "fixed point"),
     (r"^_histogram", "histograms"),
     (r"^_split", "split search"),
     (r"^_tree/native", "whole tree in C++"),
     (r"^_tree", "routing"),
-    (r"^_ensemble|^_leaves", "leaves"),
+    (r"^_model|^_objective/leaves", "leaves"),
     (r"^_sampling", "sampling"),
     (r"mean_loss|weighted_mean", "training loss"),
 )
-LEAVES = (
-    r"^_leaves(?!.*weighted_derivatives)"  # whatever it calls, sums in fixed point say, serves the leaves
-)
+# Whatever it calls, sums in fixed point say, serves the leaves.
+LEAVES = r"^_objective/leaves(?!.*weighted_derivatives)"
 
 _STACK_TABLE = re.compile(r"^(FileNames|FunctionNames|FileLocations|StackFrames)$")
 _OPERATION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*?stack_frame_id=(\d+)")

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jboost._bins.columns import Columns
-from jboost._typing import is_traced
+from jboost._runtime.typing import is_traced
 
 MAX_MAX_BINS = 65534  # with the missing code, all codes fit a uint16
 

@@ -18,8 +18,8 @@ from jboost._bins.columns import HOW_TO_HAVE_CATEGORIES, Columns, read_columns
 from jboost._bins.device import count_below, float_words, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
 from jboost._bins.quantiles import column_edges
-from jboost._public import moves_arrays
-from jboost._typing import MISSING_BIN, as_array, empty_for_device, is_traced, pytree, static_field
+from jboost._runtime.caller import moves_arrays
+from jboost._runtime.typing import MISSING_BIN, as_array, empty_for_device, is_traced, pytree, static_field
 
 _T = TypeVar("_T")
 _CELLS_WORTH_THREADS = 1 << 17  # fewer are done before a pool of threads has started

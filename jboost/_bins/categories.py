@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, UInt32
 
 from jboost._bins.columns import Factor
 from jboost._bins.device import host_words
-from jboost._typing import MISSING_BIN
+from jboost._runtime.typing import MISSING_BIN
 
 Category = str | bool | int | float
 

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "../simd.h"
+#include "../_runtime/simd.h"
 
 namespace jboost {
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Float32, UInt32
 
 from jboost._bins.categories import Categories
 from jboost._bins.device import host_words
-from jboost._typing import pytree, static_field
+from jboost._runtime.typing import pytree, static_field
 
 
 @dataclass(frozen=True)

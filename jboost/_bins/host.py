@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from jboost._typing import MISSING_BIN
+from jboost._runtime.typing import MISSING_BIN
 
 _TABLE_ROWS = 100_000  # from here on, making a table costs less than it saves
 _TABLE_BITS = {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <exception>
 
-#include "../xla.h"
+#include "../_runtime/xla.h"
 #include "codes.h"
 
 namespace {

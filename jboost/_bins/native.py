@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, UInt
 
-from jboost import _native
 from jboost._bins.host import numeric_codes
+from jboost._runtime import library
 
 ALL_THREADS = 1 << 30  # as many as the library may use
 _NAMES = {np.dtype(np.float32): "jboost_bin_float32", np.dtype(np.float64): "jboost_bin_float64"}
@@ -26,7 +26,7 @@ def can_bin(values: Any) -> bool:
 @functools.cache
 def is_available() -> bool:
     """Say whether the C++ version can be used in this process: it gives the codes of the NumPy version."""
-    if isinstance(_native.library(), str):
+    if isinstance(library.load(), str):
         return False
     values = np.array([[-1.0], [0.5], [np.nan], [np.inf]], np.float32)
     edges = np.array([[-1.0, 0.25, np.inf]], np.float32)
@@ -91,9 +91,9 @@ def fill_column(
 
 @functools.cache
 def _function(name: str) -> Callable[..., int]:
-    library = _native.library()
-    assert not isinstance(library, str)  # is_available was asked before
-    function = getattr(library, name)
+    found = library.load()
+    assert not isinstance(found, str)  # is_available was asked before
+    function = getattr(found, name)
     pointer, size = ctypes.c_void_p, ctypes.c_int64
     function.argtypes = [pointer, size, size, size, size, pointer, size, pointer, ctypes.c_int, size]
     function.restype = ctypes.c_int

@@ -12,8 +12,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "../parallel.h"
-#include "../simd.h"
+#include "../_runtime/parallel.h"
+#include "../_runtime/simd.h"
 
 namespace jboost {
 

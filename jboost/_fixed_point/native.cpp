@@ -6,7 +6,7 @@
 
 #include "kernel.h"
 
-#include "../xla.h"
+#include "../_runtime/xla.h"
 
 namespace ffi = xla::ffi;
 

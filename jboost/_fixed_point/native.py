@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Int32
 
-from jboost import _native
-from jboost._typing import zeros_varying_like
+from jboost._runtime import library
+from jboost._runtime.typing import zeros_varying_like
 
 SCALE = "jboost_find_scale"
 SUM = "jboost_sum_by_group"
@@ -16,12 +16,12 @@ SUM = "jboost_sum_by_group"
 
 def scale_available() -> bool:
     """Say whether scales can be found in C++ in this process."""
-    return _native.is_available(SCALE, _scale_is_right)
+    return library.is_available(SCALE, _scale_is_right)
 
 
 def sums_available() -> bool:
     """Say whether sums can be made in C++ in this process."""
-    return _native.is_available(SUM, _sum_is_right)
+    return library.is_available(SUM, _sum_is_right)
 
 
 def _scale_is_right() -> bool:

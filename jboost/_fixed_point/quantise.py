@@ -10,8 +10,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int32
 
 from jboost._fixed_point import native
-from jboost._native import by_platform
-from jboost._typing import FIXED_POINT_BITS, Reduce, identity
+from jboost._runtime.library import by_platform
+from jboost._runtime.typing import FIXED_POINT_BITS, Reduce, identity
 
 _LIMB = 15  # bits of a limb: 2**15 rows of them sum in 30 bits
 _LIMB_MASK = 2**_LIMB - 1

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, Int, Int32
 
 from jboost._fixed_point import native
 from jboost._fixed_point.quantise import Scale, ceil_log2, find_scale, power_of_two
-from jboost._native import by_platform
-from jboost._typing import Reduce, identity
+from jboost._runtime.library import by_platform
+from jboost._runtime.typing import Reduce, identity
 
 COPIES = 64  # partial sums of each group: they spread a GPU's atomics
 ROWS_PER_CELL = 32  # below this many rows for each partial sum there is nothing to spread

@@ -17,8 +17,8 @@ from jaxtyping import Array, Bool, Int32, Integer, UInt
 
 from jboost._histogram import joined, matmul, native, xla
 from jboost._histogram.native import is_available as native_available
-from jboost._native import by_platform
-from jboost._typing import varying_alike
+from jboost._runtime.library import by_platform
+from jboost._runtime.typing import varying_alike
 
 __all__ = ["build_histogram", "native_available", "with_siblings"]
 

@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "../parallel.h"
-#include "../scratch.h"
+#include "../_runtime/parallel.h"
+#include "../_runtime/scratch.h"
 #include "tables.h"
 
 namespace jboost {

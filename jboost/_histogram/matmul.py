@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Int8, Int32
 
-from jboost._typing import zeros_varying_like
+from jboost._runtime.typing import zeros_varying_like
 
 DIGITS = 4  # of base 256 in an int32
 BLOCK_ROWS = 8192  # long enough to keep the matrix unit busy, short enough for the on-chip memory

@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int32, UInt, UInt32
 
-from jboost import _native
-from jboost._typing import zeros_varying_like
+from jboost._runtime import library
+from jboost._runtime.typing import zeros_varying_like
 
 TARGET = "jboost_histogram"
 
 
 def is_available() -> bool:
     """Say whether the C++ histogram can be used in this process."""
-    return _native.is_available(TARGET, is_right)
+    return library.is_available(TARGET, is_right)
 
 
 def is_right() -> bool:

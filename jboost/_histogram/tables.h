@@ -13,7 +13,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "../parallel.h"
+#include "../_runtime/parallel.h"
 
 namespace jboost {
 

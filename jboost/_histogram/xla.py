@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
-from jboost._typing import zeros_varying_like
+from jboost._runtime.typing import zeros_varying_like
 
 BLOCK_ROWS = 16_384  # slots and values of a block (192 KiB for g and h) stay in the second-level cache
 CELLS_FOR_ATOMICS = 256  # copies times slots: enough addresses per bin that atomic additions rarely meet

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
+from jboost._runtime.typing import WORD, Layout
 from jboost._split.categories import best_categories, category_set, order_categories
 from jboost._split.formulas import Rules, leaf_value, limit_step, real, soft_threshold, sum_in_pairs
 from jboost._split.thresholds import Histogram, best_thresholds
-from jboost._typing import WORD, Layout
 
 __all__ = [
     "Rules",

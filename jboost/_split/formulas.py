@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jboost._runtime.typing import pytree, static_field
 from jboost._spec import Hyper, Spec
-from jboost._typing import pytree, static_field
 
 
 @pytree

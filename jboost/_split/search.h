@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "../_histogram/tables.h"
-#include "../simd.h"
+#include "../_runtime/simd.h"
 
 namespace jboost {
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jboost._native import by_platform
+from jboost._runtime.library import by_platform
 from jboost._split.formulas import Rules, candidate_gain
 
 Histogram = Int[Array, "b c l f"]

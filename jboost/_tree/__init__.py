@@ -11,15 +11,15 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from jboost._histogram import build_histogram as default_histogram
 from jboost._histogram import check_size
-from jboost._native import by_platform
-from jboost._padding import pad_axis
+from jboost._runtime.library import by_platform
+from jboost._runtime.padding import pad_axis
+from jboost._runtime.typing import Layout, Reduce, as_array, identity, pytree, zeros_varying_like
 from jboost._split import Rules, Split, routing_table
 from jboost._tree import native
 from jboost._tree.columns import Bins, Columns, Derivatives
 from jboost._tree.levels import BuildHistogram, child_of, grow_by_level, route
 from jboost._tree.native import group_columns, is_preferred
 from jboost._tree.native import is_available as native_available
-from jboost._typing import Layout, Reduce, as_array, identity, pytree, zeros_varying_like
 
 __all__ = [
     "BuildHistogram",
@@ -33,6 +33,7 @@ __all__ = [
     "is_preferred",
     "leaf_index",
     "native_available",
+    "take_leaves",
     "tree_depth",
 ]
 
@@ -153,3 +154,8 @@ def leaf_index(tree: Tree, bins: Bins, layout: Layout, symmetric: bool) -> Int[A
 
     start = zeros_varying_like(bins, (bins.shape[1],), jnp.int32)
     return jax.lax.fori_loop(0, tree_depth(tree, symmetric), descend, start)
+
+
+def take_leaves(leaf_value: Float[Array, "leaves k"], leaf: Int[Array, "n *k"]) -> Float[Array, "n k"]:
+    """Look up what a round adds to each row."""
+    return leaf_value[leaf] if leaf.ndim == 1 else leaf_value[leaf, jnp.arange(leaf.shape[1])[None]]

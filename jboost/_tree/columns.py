@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from jaxtyping import Array, Bool, Float, Int
 
-from jboost._typing import Layout
+from jboost._runtime.typing import Layout
 
 Bins = Int[Array, "f n"]
 Grouped = Int[Array, "groups n width"]  # columns side by side for each row, as the C++ library reads them

@@ -14,10 +14,10 @@ from jaxtyping import Array, Bool, Int
 
 from jboost._fixed_point import quantise
 from jboost._histogram import build_histogram, with_siblings
-from jboost._native import by_platform
+from jboost._runtime.library import by_platform
+from jboost._runtime.typing import MISSING_BIN, Layout, Reduce
 from jboost._split import Rules, Split, best_split, routing_table
 from jboost._tree.columns import Bins, Columns, Derivatives
-from jboost._typing import MISSING_BIN, Layout, Reduce
 
 BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int], Int[Array, "b c l f"]]
 

@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-#include "../xla.h"
+#include "../_runtime/xla.h"
 
 namespace ffi = xla::ffi;
 

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from jboost import _native
+from jboost._runtime import library
+from jboost._runtime.typing import Layout, empty_for_device, zeros_varying_like
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules, Split
 from jboost._tree.columns import Bins, Columns, Derivatives, Grouped
-from jboost._typing import Layout, empty_for_device, zeros_varying_like
 
 TARGET = "jboost_grow_tree"
 GROUPING = "jboost_group_columns"
@@ -24,7 +24,7 @@ NUMBERS = ("reg_lambda", "reg_alpha", "gamma", "min_child_weight", "cat_smooth")
 
 def is_available() -> bool:
     """Say whether the C++ growth can be used in this process."""
-    return _native.is_available(GROUPING, _groups_are_right) and _native.is_available(TARGET, _is_right)
+    return library.is_available(GROUPING, _groups_are_right) and library.is_available(TARGET, _is_right)
 
 
 def _groups_are_right() -> bool:
@@ -62,7 +62,7 @@ def group_on_host(bins: np.ndarray, n_rows: int) -> np.ndarray:
     bins = np.ascontiguousarray(bins)
     n_features, n = bins.shape
     grouped = empty_for_device(_grouped_shape(n_features, n_rows), bins.dtype)
-    function = _native.library().jboost_group_on_host  # pyright: ignore[reportAttributeAccessIssue]
+    function = library.load().jboost_group_on_host  # pyright: ignore[reportAttributeAccessIssue]
     sizes = (ctypes.c_int64(size) for size in (n_features, n, n_rows, grouped.shape[2]))
     start, target = (ctypes.c_void_p(array.ctypes.data) for array in (bins, grouped))
     if function(start, bins.itemsize == 2, *sizes, target):

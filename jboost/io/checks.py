@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost._typing import WORD
+from jboost._runtime.typing import WORD
 
 _CHOICES = ("inverse_link", "multi_output", "scalar_output", "symmetric")
 _FEATURES = ("categories", "max_bins", "n_codes", "names")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost._bins import BinEdges, Categories, Features, edges_from_exact
-from jboost._ensemble import Ensemble
+from jboost._model.ensemble import Ensemble
 from jboost._tree import Tree
 from jboost.losses import INVERSE_LINKS
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost._bins import edges_from_exact
-from jboost._ensemble import Ensemble, check_model
-from jboost._public import moves_arrays
-from jboost._typing import is_traced
+from jboost._model.ensemble import Ensemble, check_model
+from jboost._runtime.caller import moves_arrays
+from jboost._runtime.typing import is_traced
 from jboost.io.archive import read_archive, write_archive
 from jboost.io.checks import check_record
 from jboost.io.record import to_model, to_record

@@ -15,12 +15,12 @@ from sklearn.utils import Tags, check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from jboost._bins import BinEdges, Binned, bin_features
-from jboost._ensemble import Ensemble, predict, staged_predict, truncate
-from jboost._loss import Loss
-from jboost._native import ask_for_devices, at_most, n_threads
-from jboost._public import moves_arrays
+from jboost._model.ensemble import Ensemble, predict, staged_predict, truncate
+from jboost._objective.loss import Loss
+from jboost._runtime.caller import moves_arrays
+from jboost._runtime.library import ask_for_devices, at_most, n_threads
 from jboost._spec import Hyper, Spec, check_hyper
-from jboost._training import History, fit
+from jboost.boosting import History, fit
 from jboost.metrics import Metric
 from jboost.sklearn.history import continued, cut
 from jboost.sklearn.names import metric_of

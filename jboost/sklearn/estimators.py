@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags, column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from jboost._loss import Loss
+from jboost._objective.loss import Loss
 from jboost.sklearn.base import Boosting
 from jboost.sklearn.names import classification_loss, regression_loss
 from jboost.sklearn.rows import apply_link

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from jboost._training import History
+from jboost.boosting import History
 
 
 def continued(before: History, after: History, n_kept: int) -> History:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jboost import losses, metrics
-from jboost._domains import real_argument
-from jboost._loss import Loss, as_loss
-from jboost._typing import identity
+from jboost._objective.domains import real_argument
+from jboost._objective.loss import Loss, as_loss
+from jboost._runtime.typing import identity
 from jboost.metrics import Metric, as_metric, mean_loss
 
 REGRESSION_LOSSES: dict[str, Callable[[], Loss]] = {

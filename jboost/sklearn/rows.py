@@ -14,11 +14,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import _check_sample_weight, check_random_state
 
 from jboost._bins import Binned
-from jboost._ensemble import Ensemble, staged_predict
-from jboost._padding import bucket, pad_axis
-from jboost._public import moves_arrays
-from jboost._target import as_target, as_weight
-from jboost._typing import MISSING_BIN, identity
+from jboost._model.ensemble import Ensemble, staged_predict
+from jboost._runtime.arguments import as_target, as_weight
+from jboost._runtime.caller import moves_arrays
+from jboost._runtime.padding import bucket, pad_axis
+from jboost._runtime.typing import MISSING_BIN, identity
 from jboost.metrics import Metric
 
 

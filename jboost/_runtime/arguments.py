@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jboost._public import warn
-from jboost._typing import as_array, is_traced, kept_concrete
+from jboost._runtime.caller import warn
+from jboost._runtime.typing import as_array, is_traced, kept_concrete
 
 EXTREME_WEIGHT = 1e12
 BLOCK_ROWS = 2**14  # of y at a time, so that what is computed of them stays in the cache

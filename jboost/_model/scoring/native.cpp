@@ -7,7 +7,7 @@
 
 #include "score.h"
 
-#include "../xla.h"
+#include "../../_runtime/xla.h"
 
 namespace ffi = xla::ffi;
 

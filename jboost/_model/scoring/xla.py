@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jboost._tree import Tree, leaf_index
-from jboost._typing import Layout
+from jboost._runtime.typing import Layout
+from jboost._tree import Tree, leaf_index, take_leaves
 
 
 def leaf_of(layout: Layout, symmetric: bool, tree: Tree, bins: Int[Array, "f n"]) -> Int[Array, "n *k"]:
@@ -17,11 +16,6 @@ def leaf_of(layout: Layout, symmetric: bool, tree: Tree, bins: Int[Array, "f n"]
     if tree.feature.ndim == 1:
         return leaf_index(tree, bins, layout, symmetric)
     return jax.vmap(lambda one: leaf_index(one, bins, layout, symmetric), out_axes=1)(tree)
-
-
-def take_leaves(leaf_value: Float[Array, "leaves k"], leaf: Int[Array, "n *k"]) -> Float[Array, "n k"]:
-    """Look up what a round adds to each row."""
-    return leaf_value[leaf] if leaf.ndim == 1 else leaf_value[leaf, jnp.arange(leaf.shape[1])[None]]
 
 
 def sum_all_rounds(

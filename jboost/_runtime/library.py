@@ -22,7 +22,7 @@ import jax.extend.backend
 import jaxlib.version
 import joblib
 
-from jboost._public import warn
+from jboost._runtime.caller import warn
 
 SUFFIXES = (".so", ".dylib", ".pyd")
 
@@ -71,7 +71,7 @@ def why_unavailable(target: str, is_right: Callable[[], bool]) -> str | None:
 
 
 def _register(target: str, is_right: Callable[[], bool]) -> str | None:
-    found = library()
+    found = load()
     if isinstance(found, str):
         return found
     # Initialise the CPU first: jaxlib refuses a library made for a newer one here, and not later, elsewhere.
@@ -87,7 +87,7 @@ def _register(target: str, is_right: Callable[[], bool]) -> str | None:
 
 
 @functools.cache
-def library() -> ctypes.CDLL | str:
+def load() -> ctypes.CDLL | str:
     """Load the library, or say why there is none."""
     if os.environ.get("JBOOST_NATIVE", "1") == "0":
         return "turned off by JBOOST_NATIVE=0"
@@ -115,7 +115,7 @@ def n_threads(n_jobs: int | None) -> int:
 
 def ask_for_devices(n_jobs: int | None) -> None:
     """Without the C++ library, let JAX make the CPU devices that `n_jobs` asks for, or say once how to get them."""
-    wanted, found = n_threads(n_jobs), library()
+    wanted, found = n_threads(n_jobs), load()
     if n_jobs is None or wanted == 1 or not isinstance(found, str):
         return
     try:
@@ -136,7 +136,7 @@ def _say_how_to_use_more_cores(reason: str) -> None:
 
 def release_scratch() -> None:
     """Free the memory that the library keeps from one tree for the next."""
-    found = library()
+    found = load()
     if not isinstance(found, str):
         found.jboost_release_scratch()
 
@@ -162,6 +162,6 @@ def at_most(limit: int) -> Iterator[None]:
 
 
 def _apply_limit() -> None:
-    found = library()
+    found = load()
     if not isinstance(found, str):
         found.jboost_limit_threads(min([joblib.cpu_count(), *_limits]))

@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jboost._derivatives import full_hessian, value_grad_hess
 from jboost._fixed_point import Scale, sum_by_group
-from jboost._loss import Loss, Quantile
-from jboost._quantile import grouped_quantile
-from jboost._scoring import take_leaves
+from jboost._fixed_point.quantile import grouped_quantile
+from jboost._objective.derivatives import full_hessian, value_grad_hess
+from jboost._objective.loss import Loss, Quantile
+from jboost._runtime.typing import Reduce, identity
 from jboost._spec import Hyper
 from jboost._split import leaf_value, limit_step, soft_threshold
-from jboost._typing import Reduce, identity
+from jboost._tree import take_leaves
 
 
 def leaf_values(

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, UInt
 
-from jboost._typing import Reduce, identity
+from jboost._runtime.typing import Reduce, identity
 
 DIGIT_BITS = 8
 N_DIGITS = 1 << DIGIT_BITS

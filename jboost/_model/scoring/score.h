@@ -16,8 +16,8 @@
 #include <immintrin.h>
 #endif
 
-#include "../parallel.h"
-#include "../simd.h"
+#include "../../_runtime/parallel.h"
+#include "../../_runtime/simd.h"
 #include "leaves.h"
 #include "plan.h"
 

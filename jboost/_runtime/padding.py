@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jboost._typing import empty_for_device
+from jboost._runtime.typing import empty_for_device
 
 SMALLEST = 64  # fewer rows are padded to this many
 HEADROOM = (

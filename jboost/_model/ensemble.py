@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jboost._bins import BinEdges, check_same_edges, read_bins
-from jboost._padding import bucket, pad_axis
-from jboost._public import moves_arrays
-from jboost._scoring import sum_rounds
+from jboost._model.scoring import sum_rounds
+from jboost._runtime.caller import moves_arrays
+from jboost._runtime.padding import bucket, pad_axis
+from jboost._runtime.typing import Layout, as_array, identity, is_traced, kept_concrete, pytree, static_field
 from jboost._tree import Tree
-from jboost._typing import Layout, as_array, identity, is_traced, kept_concrete, pytree, static_field
 
 
 @pytree

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 
-from jboost._typing import identity, is_traced
+from jboost._runtime.typing import identity, is_traced
 
 RowLoss = Callable[[Any, Any], Any]  # (score of one row, y of that row) -> scalar
 NOT_JAX = (

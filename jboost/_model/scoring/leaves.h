@@ -8,7 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "../simd.h"
+#include "../../_runtime/simd.h"
 #include "plan.h"
 
 namespace jboost {

@@ -12,9 +12,9 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
-from jboost._loss import Loss, Quantile, resolve_outputs
-from jboost._quantile import weighted_quantile
-from jboost._typing import Reduce, identity, varying_alike
+from jboost._fixed_point.quantile import weighted_quantile
+from jboost._objective.loss import Loss, Quantile, resolve_outputs
+from jboost._runtime.typing import Reduce, identity, varying_alike
 
 MAX_ITERATIONS = 100
 ROUNDING = 16  # units of rounding below which a mean over the rows is taken for noise

@@ -16,9 +16,8 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float
 
-from jboost import _native
-from jboost._boosting import Problem, State
-from jboost._loss import Quantile
+from jboost._objective.loss import Quantile
+from jboost._runtime import library
 from jboost._sampling import sample_rows
 
 AXIS = "rows"
@@ -36,9 +35,9 @@ def sample(key: Array, n_rows: int, fraction: Float[Array, ""]) -> Bool[Array, "
     return jax.lax.dynamic_slice_in_dim(every, jax.lax.axis_index(AXIS) * n_rows, n_rows)
 
 
-def mesh_for(problem: Problem) -> Mesh | None:
+def mesh_for(problem: Any) -> Mesh | None:
     """Return the devices among which the rows are worth dividing, or None if one is to have them all."""
-    if jax.default_backend() != "cpu" or not isinstance(_native.library(), str):
+    if jax.default_backend() != "cpu" or not isinstance(library.load(), str):
         return None
     if isinstance(problem.loss.leaf, Quantile):
         return None  # a quantile needs all rows in one place
@@ -48,7 +47,7 @@ def mesh_for(problem: Problem) -> Mesh | None:
     return Mesh(np.array(devices[:count]), (AXIS,)) if count > 1 else None
 
 
-def over(mesh: Mesh, chunk: Callable[..., Any], problem: Problem, state: State) -> Callable[..., Any]:
+def over(mesh: Mesh, chunk: Callable[..., Any], problem: Any, state: Any) -> Callable[..., Any]:
     """Run a chunk of rounds, (problem, state, n_rounds) -> (state, ...), with the training rows divided."""
     of_rows = jax.tree.map(lambda _: P(AXIS), problem.train)
     rows = dataclasses.replace(of_rows, bins=P(None, AXIS))

@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jboost._native import by_platform
-from jboost._scoring import native, xla
-from jboost._scoring.xla import leaf_of, take_leaves
+from jboost._model.scoring import native, xla
+from jboost._model.scoring.xla import leaf_of
+from jboost._runtime.library import by_platform
+from jboost._runtime.typing import Layout, varying_alike
 from jboost._tree import Tree
-from jboost._typing import Layout, varying_alike
 
-__all__ = ["leaf_of", "sum_rounds", "take_leaves"]
+__all__ = ["leaf_of", "sum_rounds"]
 
 
 def sum_rounds(

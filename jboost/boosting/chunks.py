@@ -13,14 +13,15 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
-from jboost import _native, _sharding
-from jboost._boosting import Problem, Round, SampleRows, State, is_finished, mean_loss, step
-from jboost._memory import release_freed
-from jboost._padding import ROOMY_ROWS
-from jboost._public import warn
+from jboost import _devices
+from jboost._runtime import library
+from jboost._runtime.caller import warn
+from jboost._runtime.memory import release_freed
+from jboost._runtime.padding import ROOMY_ROWS
+from jboost._runtime.typing import Reduce, identity
 from jboost._sampling import sample_rows
 from jboost._tree import Tree
-from jboost._typing import Reduce, identity
+from jboost.boosting.rounds import Problem, Round, SampleRows, State, is_finished, mean_loss, step
 
 CAPACITY = 64  # rounds that one call can return
 # Compiled, to be kept at once: each takes 200 memory maps, or up to 900 without the C++ library, of which Linux gives a
@@ -70,7 +71,7 @@ def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, 
         except KeyboardInterrupt:
             warn(f"interrupted: the model holds the first {done} rounds")
         finally:
-            _native.release_scratch()
+            library.release_scratch()
     return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks), loss
 
 
@@ -79,11 +80,11 @@ def run_chunk(
     problem: Problem, state: State, n_rounds: int | Int[Array, ""]
 ) -> tuple[State, Round, Float[Array, ""], Array]:
     """Run up to `n_rounds` rounds; return them in the first places of `CAPACITY`, and the loss after them."""
-    mesh = _sharding.mesh_for(problem)
+    mesh = _devices.mesh_for(problem)
     if mesh is None:
         return _rounds(problem, state, n_rounds)
-    chunk = partial(_rounds, reduce=_sharding.reduce, sample=_sharding.sample)
-    return _sharding.over(mesh, chunk, problem, state)(problem, state, jnp.asarray(n_rounds))
+    chunk = partial(_rounds, reduce=_devices.reduce, sample=_devices.sample)
+    return _devices.over(mesh, chunk, problem, state)(problem, state, jnp.asarray(n_rounds))
 
 
 def _rounds(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jboost._loss import Loss
+from jboost._objective.loss import Loss
 
 Scores = Float[Array, " n"] | Float[Array, "n k"]
 

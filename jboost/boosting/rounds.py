@@ -17,14 +17,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jboost._fixed_point import Scale, find_scale
-from jboost._leaves import leaf_values, weighted_derivatives
-from jboost._loss import Loss
-from jboost._sampling import sample_columns, sample_rows
-from jboost._scoring import sum_rounds, take_leaves
-from jboost._spec import Hyper, Spec
-from jboost._split import Rules
-from jboost._tree import BuildHistogram, Columns, Derivatives, Tree, group_columns, grow_tree, is_preferred
-from jboost._typing import (
+from jboost._model.scoring import sum_rounds
+from jboost._objective.leaves import leaf_values, weighted_derivatives
+from jboost._objective.loss import Loss
+from jboost._runtime.typing import (
     Layout,
     Reduce,
     as_array,
@@ -33,6 +29,19 @@ from jboost._typing import (
     pytree,
     static_field,
     zeros_varying_like,
+)
+from jboost._sampling import sample_columns, sample_rows
+from jboost._spec import Hyper, Spec
+from jboost._split import Rules
+from jboost._tree import (
+    BuildHistogram,
+    Columns,
+    Derivatives,
+    Tree,
+    group_columns,
+    grow_tree,
+    is_preferred,
+    take_leaves,
 )
 
 MetricFunction = Callable[[Array, Any, Array], Array]

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jboost import _native
+from jboost._runtime import library
+from jboost._runtime.typing import Layout, varying_alike
 from jboost._tree import Tree
-from jboost._typing import Layout, varying_alike
 
 TARGET = "jboost_score"
 
 
 def is_available() -> bool:
     """Say whether the C++ scores can be used in this process."""
-    return _native.is_available(TARGET, is_right)
+    return library.is_available(TARGET, is_right)
 
 
 def is_right() -> bool:

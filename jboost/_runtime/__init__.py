@@ -1,0 +1,1 @@
+"""What every room stands on: the C++ library, sizes, memory, arguments and messages, dtypes and shape letters."""
