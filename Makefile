@@ -26,8 +26,11 @@ NATIVE_SOURCES := setup.py $(wildcard jboost/*/*.cpp jboost/*/*.h jboost/*/*/*.c
 # Most of a test's time is compilation: programs of earlier runs are kept here.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
+# Inner functions check the shapes and dtypes of their annotations in every call (tests/conftest.py): it costs little.
+export JBOOST_CHECK_TYPES ?= 1
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check format clean
+.PHONY: help demo test quick plain check format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -40,6 +43,12 @@ test: $(VENV)/.test $(VENV)/.package ## run all tests
 
 quick: $(VENV)/.test $(VENV)/.package ## run the tests that are not marked slow
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+
+CORE := $(addprefix tests/test_,$(addsuffix .py,split tree histogram fixed_point quantise sampling))
+CORE += tests/test_fit.py::test_fit_equals_the_numpy_twin # without the library a whole fit takes five seconds to compile
+
+plain: $(VENV)/.test $(VENV)/.package ## run the tests of the core without the C++ library
+	JBOOST_NATIVE=0 JBOOST_REQUIRE_NATIVE=0 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(CORE) $(ARGS)
 
 check: $(VENV)/.test $(VENV)/.package ## check format, lint, types and the floors of the package
 	$(BIN)/ruff format --check .

@@ -2,13 +2,19 @@
 
 import typing
 
-from jboost import losses, metrics
+from jboost import boosting, losses, metrics
 from jboost._bins import BinEdges, Binned, bin_features
 from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
-from jboost._objective.loss import Loss, Newton, Quantile
+from jboost._objective.base_score import best_constant
+from jboost._objective.batch import BatchLoss
+from jboost._objective.group import GroupLoss
+from jboost._objective.leaf_rules import LeafRule, Newton, Quantile
+from jboost._objective.leaves import Leaves
+from jboost._objective.loss import Loss
+from jboost._runtime.library import plain_jax
 from jboost._spec import Hyper, Spec
 from jboost._tree import Tree
-from jboost.boosting import History, fit
+from jboost.boosting import History, Progress, fit
 from jboost.io import load, save
 from jboost.metrics import Metric
 
@@ -16,25 +22,33 @@ if typing.TYPE_CHECKING:
     from jboost.sklearn import JBoostClassifier, JBoostRegressor
 
 __all__ = [
+    "BatchLoss",
     "BinEdges",
     "Binned",
     "Ensemble",
+    "GroupLoss",
     "History",
     "Hyper",
     "JBoostClassifier",
     "JBoostRegressor",
+    "LeafRule",
+    "Leaves",
     "Loss",
     "Metric",
     "Newton",
+    "Progress",
     "Quantile",
     "Spec",
     "Tree",
+    "best_constant",
     "bin_features",
+    "boosting",
     "concatenate",
     "fit",
     "load",
     "losses",
     "metrics",
+    "plain_jax",
     "predict",
     "save",
     "staged_predict",

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jboost._split import Rules
+from jboost._tree import Growth
+
+Sampler = Callable[[Array, Array, Array, Array], Array]
+"""A row sampler: ``(key, g [n k], h [n k], weight [n]) -> weight [n]``.
+
+It is called in each round with the derivatives of a unit of weight, and says with which weight each row takes part: 0
+leaves it out, more than before makes up for others. A callable pytree is fine: its arrays are operands.
+"""
+
 
 def sample_rows(key: Array, n_rows: int, fraction: Float[Array, ""]) -> Bool[Array, " n"]:
-    """Keep each row with probability `fraction`, at most once.
+    """Keep each row, or group of rows, with probability `fraction`, at most once.
 
     Row i's draw depends on the key and on i alone, so padding a data set does not change it. Of JAX's two ways to draw
     by threefry only one is so, whichever is the default.
@@ -23,19 +36,48 @@ def sample_columns(
     by_tree: Float[Array, ""],
     by_level: Float[Array, ""],
     n_levels: int,
+    weight: Float[Array, " f"] | None = None,
 ) -> Bool[Array, "d f"]:
     """Draw a share of the usable columns for a tree and, of those, a share for each level.
 
-    A share of m columns is max(1, round(share * m)) of them, without replacement.
+    A share of m columns is max(1, round(share * m)) of them, without replacement. With weights, the next column drawn
+    is any of those left in proportion to its weight; one of weight 0 is not usable.
+
+    References
+    ----------
+    Efraimidis and Spirakis (2006), "Weighted random sampling with a reservoir": the smallest of exponential draws.
     """
+    if weight is not None:
+        usable &= weight > 0
 
     def draw() -> Bool[Array, "d f"]:
         draws = jax.random.uniform(key, (n_levels + 1, usable.size))
+        if weight is not None:
+            draws = -jnp.log1p(-draws) / jnp.where(usable, weight, 1).astype(draws.dtype)[None]
         of_tree = _smallest(draws[:1], usable[None], by_tree)
         return _smallest(draws[1:], of_tree, by_level)
 
     every = jnp.broadcast_to(usable, (n_levels, usable.size))
     return jax.lax.cond((by_tree < 1) | (by_level < 1), draw, lambda: every)
+
+
+def _start(key: Array) -> Array:
+    return key[None]
+
+
+def _draw_for_nodes(keys: Array, allowed: Bool[Array, " f"], rules: Rules) -> Bool[Array, "l f"]:
+    if rules.spec.symmetric:  # the nodes share a split
+        keys = keys[:1]
+    draws = jax.vmap(lambda key: jax.random.uniform(key, allowed.shape))(keys)
+    return _smallest(draws.astype(rules.factor.dtype), allowed[None], rules.hyper.colsample_bynode)
+
+
+def _keys_of_children(keys: Array, splits: Any, sums: Any, rules: Any) -> Array:
+    return jax.vmap(lambda key: jax.random.split(key))(keys).reshape(-1)
+
+
+columns_by_node = Growth(_start, _draw_for_nodes, _keys_of_children)
+"""Draw a share, `Hyper.colsample_bynode`, of the columns of a level for each node anew, without replacement."""
 
 
 def _smallest(

@@ -111,8 +111,13 @@ class Hyper:
         Probability that a row takes part in a round, in (0, 1]; no row is drawn twice.
     colsample_bytree, colsample_bylevel : float
         Share of the usable columns drawn for each tree, and of those for each level, in (0, 1].
+    colsample_bynode : float
+        Share of the columns of a level drawn for each node, in (0, 1]; the nodes of a symmetric tree share a draw, as
+        they share a split. Below 1, or traced, trees grow level by level in JAX, which takes longer.
     cat_smooth : float
         Added to H where categories are sorted by G / (H + cat_smooth), against rare categories.
+    tol : float
+        How much better than before the validation metric must be for a round to count as the best one so far.
 
     Notes
     -----
@@ -134,10 +139,50 @@ class Hyper:
     subsample: Any = 1.0
     colsample_bytree: Any = 1.0
     colsample_bylevel: Any = 1.0
+    colsample_bynode: Any = 1.0
     cat_smooth: Any = 10.0
+    tol: Any = 0.0
+
+    @classmethod
+    def in_axes(cls, *names: str) -> Hyper:
+        """Say which numbers a `jax.vmap` runs over.
+
+        Parameters
+        ----------
+        *names : str
+            Numbers that come as arrays with one value for each fit; the others are shared.
+
+        Returns
+        -------
+        Hyper
+            An `in_axes` for `jax.vmap`: 0 for these, None for the others.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a name is not that of a number of `Hyper`, or there is none.
+
+        Examples
+        --------
+        >>> import jax, jax.numpy as jnp
+        >>> rates = Hyper(learning_rate=jnp.array([0.1, 0.3]), gamma=1.0)
+        >>> def both(hyper):
+        ...     return hyper.learning_rate + hyper.gamma
+        >>> [round(float(one), 2) for one in jax.vmap(both, in_axes=(Hyper.in_axes("learning_rate"),))(rates)]
+        [1.1, 1.3]
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        if not names:
+            raise ValueError(f"in_axes must name at least one of {', '.join(known)}")
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f"in_axes must be given names of numbers of Hyper, got {name!r}")
+            if name not in known:
+                raise ValueError(f"in_axes must be given names among {', '.join(known)}, got {name!r}")
+        return cls(**{name: 0 if name in names else None for name in known})
 
 
-_SHARES = ("subsample", "colsample_bytree", "colsample_bylevel")
+_SHARES = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 
 
 def check_hyper(hyper: Hyper) -> Hyper:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
+from jboost._objective.batch import BatchLoss
 from jboost._objective.domains import (
-    Bound,
     check_binary,
     check_label,
     check_non_negative,
@@ -22,12 +23,15 @@ from jboost._objective.domains import (
     check_probability,
     check_real,
     real_argument,
+    with_number,
 )
-from jboost._objective.loss import Loss, Newton, Quantile
+from jboost._objective.group import GroupLoss
+from jboost._objective.leaf_rules import Newton, Quantile
+from jboost._objective.loss import Loss
 from jboost._runtime.typing import identity, of_floats
 
 __all__ = [
-    "Loss", "Newton", "Quantile",
+    "BatchLoss", "GroupLoss", "Loss", "Newton", "Quantile",
     "absolute_error", "exponential", "gamma", "huber", "logistic", "poisson", "pseudo_huber", "quantile",
     "softmax", "squared_error", "tweedie",
 ]  # fmt: skip
@@ -97,9 +101,9 @@ absolute_error = Loss(
 
 # L = level r if r > 0, (level - 1) r if r < 0, r = y - score;  g = -level or 1 - level, their mean at r = 0
 @of_floats
-def _quantile(score, y, level):
+def _quantile(score, y, tilt):  # level - 1/2
     residual = y - score
-    return jnp.sum(0.5 * _absolute(residual) + (level - 0.5) * residual)
+    return jnp.sum(0.5 * _absolute(residual) + tilt * residual)
 
 
 def quantile(level: float) -> Loss:
@@ -120,13 +124,13 @@ def quantile(level: float) -> Loss:
     >>> round(float(losses.quantile(0.9)(0.0, 1.0)), 3)
     0.9
     """
-    leaf = Quantile(real_argument(level, "level", 0, 1))
+    level = real_argument(level, "level", 0, 1)
     return Loss(
-        Bound(_quantile, leaf.level),
+        Partial(_quantile, tilt=level - 0.5),
         hessian="first_order",
-        leaf=leaf,
+        leaf=Quantile(level),
         check_target=check_real,
-        name=f"quantile({leaf.level:g})",
+        name=with_number("quantile", level),
     )
 
 
@@ -194,7 +198,10 @@ def pseudo_huber(delta: float) -> Loss:
 def _robust(function: Callable[..., jax.Array], name: str, delta: float) -> Loss:
     delta = real_argument(delta, "delta", 0, np.inf)
     return Loss(
-        Bound(function, delta), hessian="first_order", check_target=check_real, name=f"{name}({delta:g})"
+        Partial(function, delta=delta),
+        hessian="first_order",
+        check_target=check_real,
+        name=with_number(name, delta),
     )
 
 
@@ -249,7 +256,10 @@ def tweedie(power: float) -> Loss:
     advice = " (use squared_error for 0, poisson for 1, gamma for 2)"
     power = real_argument(power, "power", 1, 2, advice)
     return Loss(
-        Bound(_tweedie, power), inverse_link=exp, check_target=check_non_negative, name=f"tweedie({power:g})"
+        Partial(_tweedie, power=power),
+        inverse_link=exp,
+        check_target=check_non_negative,
+        name=with_number("tweedie", power),
     )
 
 
@@ -319,6 +329,6 @@ def softmax(n_classes: int) -> Loss:
         _softmax,
         n_outputs=n_classes,
         inverse_link=softmax_of_scores,
-        check_target=Bound(check_label, n_classes),
+        check_target=functools.partial(check_label, n_classes=n_classes),
         name=f"softmax({n_classes})",
     )

@@ -8,25 +8,27 @@ below, whatever their y.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jax.tree_util import Partial
 
-from jboost._fixed_point import total
+from jboost._fixed_point import mean
 from jboost._fixed_point.quantile import fixed_point
 from jboost._objective.domains import (
-    Bound,
     check_both_classes,
     check_non_negative,
     check_positive,
     check_probability,
     check_real,
     real_argument,
+    with_number,
 )
 from jboost._objective.loss import as_loss
+from jboost._objective.rows import Rows
+from jboost._runtime.parametrised import equal, parametrised
 from jboost._runtime.typing import of_floats
 
 __all__ = [
@@ -35,9 +37,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Metric:
     """A function of scores, target and weights, and which way is better.
+
+    A pytree, as a `Loss` is: the arrays and floats in its function are operands of a compiled fit.
 
     Parameters
     ----------
@@ -50,12 +54,15 @@ class Metric:
         the metric is undefined there.
     name : str or None, default None
         Shown in messages and histories.
+    pads : bool, default False
+        Whether rows of weight 0 may be added, so that other numbers of rows compile nothing: they must not count then,
+        whatever their y.
 
     Examples
     --------
     >>> import jax.numpy as jnp
     >>> from jboost.metrics import Metric
-    >>> bias = Metric(lambda score, y, weight: jnp.abs(jnp.average(score - y, weights=weight)), name="bias")
+    >>> bias = Metric(lambda score, y, weight: jnp.abs(jnp.average(score - y, weights=weight)), name="bias", pads=True)
     >>> float(bias(jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0]), jnp.ones(2)))
     1.0
     """
@@ -64,10 +71,41 @@ class Metric:
     maximize: bool = False
     check_target: Callable[[Any], None] | None = None
     name: str | None = None
+    pads: bool = False
 
     def __call__(self, score: Any, y: Any, weight: Any) -> jax.Array:
         """Return the metric."""
         return self.function(score, y, weight)
+
+    def __eq__(self, other: Any) -> bool:
+        """Compare by value."""
+        return type(other) is type(self) and equal(self, other)
+
+    def __hash__(self) -> int:
+        """Hash what a program is made of: the numbers in it may be traced."""
+        return hash(jax.tree.structure(self))
+
+
+@dataclass(frozen=True)
+class _Static:
+    """What a compiled program knows of a metric."""
+
+    maximize: bool
+    pads: bool
+    others: tuple[Any, ...] = field(compare=False)  # check_target and name
+
+
+def _flatten(metric: Metric) -> tuple[tuple[Any], _Static]:
+    static = _Static(metric.maximize, metric.pads, (metric.check_target, metric.name))
+    return (parametrised(metric.function),), static
+
+
+def _unflatten(static: _Static, parts: tuple[Any]) -> Metric:
+    check_target, name = static.others
+    return Metric(parts[0], static.maximize, check_target, name, static.pads)
+
+
+jax.tree_util.register_pytree_node(Metric, _flatten, _unflatten)
 
 
 def as_metric(metric: Any) -> Metric:
@@ -79,22 +117,6 @@ def as_metric(metric: Any) -> Metric:
     return Metric(metric, name=getattr(metric, "__name__", None))
 
 
-def minds_weight(function: Callable[..., Any]) -> bool:
-    """Say whether rows of weight 0 are sure not to count: so it is here, while a user's metric may ignore weights."""
-    function = function.function if isinstance(function, Bound) else function
-    return getattr(function, "__module__", None) == __name__
-
-
-def _mean(rows: Array, weight: Array) -> Array:
-    """Return the weighted mean over the rows, then the plain mean over the outputs."""
-    weight = jnp.asarray(weight)
-    wider = jnp.issubdtype(weight.dtype, jnp.floating) and weight.dtype.itemsize > rows.dtype.itemsize
-    dtype = weight.dtype if wider else rows.dtype
-    weight, rows = weight.astype(dtype), rows.astype(dtype)
-    column = weight.reshape(-1, *[1] * (rows.ndim - 1))
-    return jnp.mean(total(jnp.where(column > 0, column * rows, 0)) / total(weight))
-
-
 # --- Regression: score = prediction; with k outputs the mean over them --------------------------------------
 
 
@@ -102,27 +124,27 @@ def _mean(rows: Array, weight: Array) -> Array:
 def _rmse(score, y, weight):
     squares = jnp.square(score - y)
     columns = squares.reshape(squares.shape[0], -1).T
-    return jnp.mean(jnp.sqrt(jnp.stack([_mean(column, weight) for column in columns])))
+    return jnp.mean(jnp.sqrt(jnp.stack([mean(column, weight) for column in columns])))
 
 
-rmse = Metric(_rmse, check_target=check_real, name="rmse")
+rmse = Metric(_rmse, check_target=check_real, name="rmse", pads=True)
 
 
 @of_floats
 def _mae(score, y, weight):
-    return _mean(jnp.abs(score - y), weight)
+    return mean(jnp.abs(score - y), weight)
 
 
-mae = Metric(_mae, check_target=check_real, name="mae")
+mae = Metric(_mae, check_target=check_real, name="mae", pads=True)
 
 
 # R^2 = 1 - sum w (y - score)^2 / sum w (y - mean y)^2; for a constant y 1 where all is exact, else 0
 @of_floats
 def _r2(score, y, weight):
     def one(score, y):
-        center = _mean(y, weight)
-        center = center + _mean(y - center, weight)  # again, for the rounding of the first mean
-        unexplained, spread = _mean(jnp.square(score - y), weight), _mean(jnp.square(y - center), weight)
+        center = mean(y, weight)
+        center = center + mean(y - center, weight)  # again, for the rounding of the first mean
+        unexplained, spread = mean(jnp.square(score - y), weight), mean(jnp.square(y - center), weight)
         constant = spread <= jnp.square(4 * jnp.finfo(score.dtype).eps * center)
         return jnp.where(
             constant, (unexplained == 0).astype(score.dtype), 1 - unexplained / jnp.where(constant, 1, spread)
@@ -132,13 +154,13 @@ def _r2(score, y, weight):
     return jnp.mean(jnp.stack([one(*column) for column in columns]))
 
 
-r2 = Metric(_r2, maximize=True, check_target=check_real, name="r2")
+r2 = Metric(_r2, maximize=True, check_target=check_real, name="r2", pads=True)
 
 
 @of_floats
 def _pinball_loss(score, y, weight, level):
     residual = y - score
-    return _mean(jnp.maximum(level * residual, (level - 1) * residual), weight)
+    return mean(jnp.maximum(level * residual, (level - 1) * residual), weight)
 
 
 def pinball_loss(level: float) -> Metric:
@@ -152,7 +174,12 @@ def pinball_loss(level: float) -> Metric:
     0.5
     """
     level = real_argument(level, "level", 0, 1)
-    return Metric(Bound(_pinball_loss, level), check_target=check_real, name=f"pinball_loss({level:g})")
+    return Metric(
+        Partial(_pinball_loss, level=level),
+        check_target=check_real,
+        name=with_number("pinball_loss", level),
+        pads=True,
+    )
 
 
 # --- Classes: score = log odds [n], or [n k] with the softmax as link ---------------------------------------
@@ -161,29 +188,29 @@ def pinball_loss(level: float) -> Metric:
 # - y log p - (1 - y) log(1 - p)
 @of_floats
 def _logloss(score, y, weight):
-    return _mean(jax.nn.softplus(score) - y * score, weight)
+    return mean(jax.nn.softplus(score) - y * score, weight)
 
 
-logloss = Metric(_logloss, check_target=check_probability, name="logloss")
+logloss = Metric(_logloss, check_target=check_probability, name="logloss", pads=True)
 
 
 # - log p_y
 def _multi_logloss(score, y, weight):
     is_y = jnp.arange(score.shape[1], dtype=float)[None, :] == jnp.asarray(y, float)[:, None]
     of_y = jnp.where(is_y, score, 0)
-    return _mean(jax.nn.logsumexp(score, axis=1) - jnp.sum(of_y, axis=1), weight)
+    return mean(jax.nn.logsumexp(score, axis=1) - jnp.sum(of_y, axis=1), weight)
 
 
-multi_logloss = Metric(_multi_logloss, check_target=check_real, name="multi_logloss")
+multi_logloss = Metric(_multi_logloss, check_target=check_real, name="multi_logloss", pads=True)
 
 
 # Share of rows whose most probable class is y: score > 0 for two classes, the first of the greatest for more
 def _accuracy(score, y, weight):
     predicted = score > 0 if score.ndim == 1 else jnp.argmax(score, axis=1)
-    return _mean((predicted.astype(float) == jnp.asarray(y, float)).astype(score.dtype), weight)
+    return mean((predicted.astype(float) == jnp.asarray(y, float)).astype(score.dtype), weight)
 
 
-accuracy = Metric(_accuracy, maximize=True, check_target=check_real, name="accuracy")
+accuracy = Metric(_accuracy, maximize=True, check_target=check_real, name="accuracy", pads=True)
 
 
 # P(score of a positive row > score of a negative row), a tie counting one half
@@ -203,7 +230,7 @@ def _roc_auc(score, y, weight):
     return jnp.sum(weight_positive * share) / jnp.sum(weight_positive)
 
 
-roc_auc = Metric(_roc_auc, maximize=True, check_target=check_both_classes, name="roc_auc")
+roc_auc = Metric(_roc_auc, maximize=True, check_target=check_both_classes, name="roc_auc", pads=True)
 
 
 # --- Counts and amounts: score = log mean; twice the log-likelihood lost against a mean equal to y ----------
@@ -212,20 +239,22 @@ roc_auc = Metric(_roc_auc, maximize=True, check_target=check_both_classes, name=
 # 2 (y log(y / mean) - y + mean)
 @of_floats
 def _poisson_deviance(score, y, weight):
-    return 2 * _mean(jax.scipy.special.xlogy(y, y) - y * score - y + jnp.exp(score), weight)
+    return 2 * mean(jax.scipy.special.xlogy(y, y) - y * score - y + jnp.exp(score), weight)
 
 
-poisson_deviance = Metric(_poisson_deviance, check_target=check_non_negative, name="poisson_deviance")
+poisson_deviance = Metric(
+    _poisson_deviance, check_target=check_non_negative, name="poisson_deviance", pads=True
+)
 
 
 # 2 (log(mean / y) + y / mean - 1) = 2 (exp(u) - u - 1) with u = log y - score
 @of_floats
 def _gamma_deviance(score, y, weight):
     u = jnp.log(jnp.where(y > 0, y, 1)) - score
-    return 2 * _mean(jnp.expm1(u) - u, weight)
+    return 2 * mean(jnp.expm1(u) - u, weight)
 
 
-gamma_deviance = Metric(_gamma_deviance, check_target=check_positive, name="gamma_deviance")
+gamma_deviance = Metric(_gamma_deviance, check_target=check_positive, name="gamma_deviance", pads=True)
 
 
 # 2 (y^(2 - p) / ((1 - p) (2 - p)) - y mean^(1 - p) / (1 - p) + mean^(2 - p) / (2 - p))
@@ -234,7 +263,7 @@ def _tweedie_deviance(score, y, weight, power):
     zero = y == 0  # as 0 * inf the term could be NaN
     of_both = jnp.where(zero, 0, y * jnp.exp((1 - power) * jnp.where(zero, 0, score)) / (1 - power))
     of_y = y ** (2 - power) / ((1 - power) * (2 - power))
-    return 2 * _mean(of_y - of_both + jnp.exp((2 - power) * score) / (2 - power), weight)
+    return 2 * mean(of_y - of_both + jnp.exp((2 - power) * score) / (2 - power), weight)
 
 
 def tweedie_deviance(power: float) -> Metric:
@@ -248,15 +277,17 @@ def tweedie_deviance(power: float) -> Metric:
     0.0
     """
     power = real_argument(power, "power", 1, 2, " (use poisson_deviance for 1, gamma_deviance for 2)")
-    name = f"tweedie_deviance({power:g})"
-    return Metric(Bound(_tweedie_deviance, power), check_target=check_non_negative, name=name)
+    name = with_number("tweedie_deviance", power)
+    return Metric(
+        Partial(_tweedie_deviance, power=power), check_target=check_non_negative, name=name, pads=True
+    )
 
 
 # --- Any loss -----------------------------------------------------------------------------------------------
 
 
 def _mean_loss(score, y, weight, loss):
-    return _mean(jax.vmap(loss.function)(score, y), weight)
+    return mean(loss.value(score, Rows(y, weight)), weight)
 
 
 def mean_loss(loss: Any) -> Metric:
@@ -270,4 +301,4 @@ def mean_loss(loss: Any) -> Metric:
     2.5
     """
     loss = as_loss(loss)
-    return Metric(Bound(_mean_loss, loss), check_target=loss.check_target, name=loss.name)
+    return Metric(Partial(_mean_loss, loss=loss), check_target=loss.check_target, name=loss.name, pads=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +12,18 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jaxtyping import install_import_hook
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.model_selection import train_test_split
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# With JBOOST_CHECK_TYPES=1 (as in the Makefile) calls in these rooms check the shapes and dtypes that their annotations
+# state. Public functions have their own checks and messages.
+INNER = ["_fixed_point", "_sampling", "_model.scoring"]
+INNER += [f"_histogram.{name}" for name in ("joined", "matmul", "native", "xla")]
+if os.environ.get("JBOOST_CHECK_TYPES") == "1":
+    install_import_hook([f"jboost.{name}" for name in INNER], "beartype.beartype")
 
 # A silent broadcast of [n] against [n 1] is the classic way to a wrong loss: it must be written out.
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -24,15 +33,25 @@ CACHE = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" /
 jax.config.update("jax_compilation_cache_dir", CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
+os.environ.setdefault("JBOOST_CACHE", "0")  # a test that needs the library's own cache gives it a folder
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage seldom: tracing makes many objects and few cycles (a tenth of the time of all tests)."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 10)
+
 
 MAPS = Path("/proc/self/maps")
-MANY_MAPS = 40_000  # of the 65,530 that Linux gives a process; one test file takes up to 15,000
+MANY_MAPS = 20_000  # of the 65,530 that Linux gives a process; one test file takes up to 15,000
 
 
 @pytest.fixture(autouse=True, scope="module")
 def room_for_programs() -> Iterator[None]:
     """Forget compiled programs in time: without a memory map left JAX ends by a segmentation fault."""
     yield
+    gc.collect()
     if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MANY_MAPS:
         jax.clear_caches()
 

@@ -18,7 +18,7 @@ import jboost
 from jboost import Hyper, Spec, _devices, losses
 
 N_ROWS, FEW_ROWS = 33_000, 9_000
-SPEC = Spec(n_estimators=4, max_depth=3)
+SPEC = Spec(n_estimators=4, max_depth=2)  # plain JAX compiles every level; test_devices.py has deeper trees
 
 
 def watch_devices() -> list[int]:
@@ -26,8 +26,8 @@ def watch_devices() -> list[int]:
     counts: list[int] = []
     choose = _devices.mesh_for
 
-    def noting(problem: Any) -> Any:
-        mesh = choose(problem)
+    def noting(*arguments: Any) -> Any:
+        mesh = choose(*arguments)
         counts.append(1 if mesh is None else mesh.size)
         return mesh
 
@@ -59,31 +59,24 @@ def problems() -> dict[str, tuple[Any, ...]]:
     """Give loss, data, target and the other arguments of each fit."""
     X, signal = draw(N_ROWS)
     few, few_signal = X[:FEW_ROWS], signal[:FEW_ROWS]
-    weight = 1 + np.arange(N_ROWS, dtype=np.float32) % 3
-    classes = np.digitize(signal, [-0.5, 1.0])
-    sampled = Hyper(subsample=0.7, colsample_bytree=0.6, colsample_bylevel=0.7)
-    stops = dataclasses.replace(SPEC, n_estimators=40, n_iter_no_change=2)
+    sampled = Hyper(learning_rate=0.9, subsample=0.7, colsample_bytree=0.6, colsample_bylevel=0.7)
+    stops = dataclasses.replace(SPEC, n_estimators=40, n_iter_no_change=2, min_child_samples=50)
     noise = np.random.default_rng(1).permutation(signal)
-    by_node = dataclasses.replace(SPEC, grow_policy="depthwise")
-    counted = dataclasses.replace(SPEC, min_child_samples=50)
+    weight = 1 + np.arange(N_ROWS, dtype=np.float32) % 3
     return {
-        "binary": (losses.logistic, X, signal > 0.5, {"sample_weight": weight}),
-        "sampled": (losses.squared_error, X, signal, {"hyper": sampled}),
-        "classes": (losses.softmax(3), X, classes, {}),
-        "categories": (
-            losses.huber(1.0),
-            jboost.bin_features(X, categorical=[5]),
-            signal,
-            {"spec": by_node},
-        ),
-        "two bytes": (losses.squared_error, jboost.bin_features(X, max_bins=700), signal, {}),
-        "stopped": (
+        "sampled and stopped": (
             losses.squared_error,
             X,
             noise,
-            {"spec": stops, "hyper": Hyper(learning_rate=0.9), "valid": (few, few_signal)},
+            {"sample_weight": weight, "spec": stops, "hyper": sampled, "valid": (few, few_signal)},
         ),
-        "few rows": (losses.squared_error, few, few_signal, {"spec": counted}),
+        "classes": (losses.softmax(3), few, np.digitize(few_signal, [-0.5, 1.0]), {}),
+        "categories of two bytes": (
+            losses.huber(1.0),
+            jboost.bin_features(X, max_bins=700, categorical=[5]),
+            signal,
+            {"spec": dataclasses.replace(SPEC, grow_policy="depthwise")},
+        ),
         "quantile": (losses.absolute_error, few, few_signal, {}),
     }
 

@@ -18,7 +18,7 @@ import numpy as np
 NOBODY = 16  # a threshold of n_codes: every value goes left
 RECORD: dict[str, Any] = {
     "format": "jboost model",
-    "version": 1,
+    "version": 2,
     "jboost": "0.1.0",
     "names": None,
     "categories": [None, {"values": ["a", "b"], "codes": [1, 2]}],
@@ -32,6 +32,9 @@ RECORD: dict[str, Any] = {
 ARRAYS: dict[str, np.ndarray] = {
     "base": np.array([0.25], np.float32),
     "leaf_value": np.array([[[1], [2], [4], [8]], [[16], [99], [32], [99]]], np.float32),
+    "leaf_hessian": np.array([[[1], [2], [3], [4]], [[6], [0], [4], [0]]], np.float32),
+    "leaf_count": np.array([[[4], [8], [12], [16]], [[24], [0], [16], [0]]], np.float32),
+    "tree_weight": np.array([1, 1], np.float32),
     "edges": np.array([[0.5, 1.5] + 12 * [np.inf], 14 * [np.inf]]),
     # tree 0: number > 0.5 or missing, then category "b"; tree 1: number > 1.5, then nothing
     "feature": np.array([[0, 1], [0, 0]], np.int32),
@@ -39,6 +42,10 @@ ARRAYS: dict[str, np.ndarray] = {
     "missing_right": np.array([[True, False], [False, False]]),
     "categories_right": np.array([[[0], [0b100]], [[0], [0]]], np.uint32),
     "gain": np.array([[3, 2], [1, 0]], np.float32),
+}
+RECORD_1 = {**RECORD, "version": 1}
+ARRAYS_1 = {
+    name: array for name, array in ARRAYS.items() if name not in ("leaf_hessian", "leaf_count", "tree_weight")
 }
 _WORKED_OUT: list[tuple[list[Any], float]] = [
     ([0.5, "a"], 0.25 + 1 + 16),

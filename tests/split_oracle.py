@@ -20,7 +20,7 @@ def make_rules(scale: Any, dtype: Any = None, **choices: Any) -> Rules:
     spec = Spec(**{name: value for name, value in choices.items() if name in spec_names})
     hyper = Hyper(**{name: value for name, value in choices.items() if name not in spec_names})
     dtype = dtype or jnp.result_type(float)
-    return Rules(jax.tree.map(lambda x: jnp.asarray(x, dtype), hyper), jnp.asarray(scale, dtype), spec)
+    return Rules(jax.tree.map(lambda x: jnp.asarray(x, dtype), hyper), 1 / jnp.asarray(scale, dtype), spec)
 
 
 def random_histogram(seed: int, k: int, counts: bool, missing: bool = True, f: int = N_FEATURES) -> Any:
@@ -41,7 +41,7 @@ def random_histogram(seed: int, k: int, counts: bool, missing: bool = True, f: i
 
 def naive_gain(left: np.ndarray, right: np.ndarray, rules: Rules) -> float:
     """Gain of a node from the statistics [c] of its children; -inf where the split is not allowed."""
-    hyper, pairs = rules.hyper, rules.scale.size // 2 * 2
+    hyper, pairs = rules.hyper, rules.n_pairs
 
     def score(sums: np.ndarray) -> float:
         total = 0.0
@@ -65,7 +65,7 @@ def candidates(sums: np.ndarray, is_category: bool, rules: Rules, layout: Layout
     """Give, in the order of ties, the set of codes that go right; code 0 are the missing values."""
     codes = np.arange(layout.n_codes)
     if is_category:
-        pairs = rules.scale.size // 2 * 2
+        pairs = rules.n_pairs
         g, h = sums[:, 0:pairs:2].sum(axis=1), sums[:, 1:pairs:2].sum(axis=1)
         present = [code for code in range(1, layout.n_category_codes) if h[code] > 0]
         if len(present) <= rules.spec.max_cat_to_onehot:
@@ -97,7 +97,7 @@ def naive_split(values: np.ndarray, rules: Rules, layout: Layout, allowed: np.nd
     gain, feature, right, is_category = best
     if feature is None:
         return best[:3]
-    pairs = rules.scale.size // 2 * 2
+    pairs = rules.n_pairs
     h = values[:, 1:pairs:2, :, feature].sum(axis=(1, 2))
     right = right.copy()
     if h[0] == 0:

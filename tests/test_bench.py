@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments import bench
-from experiments.benchmark import cases, libraries, plotting, profiling, report, rows, running
+from experiments.benchmark import cases, fresh, libraries, plotting, profiling, report, rows, running
 
 OPTIONS = running.Options(threads=1)
 NAMES = [row.name for row in rows.ROWS]
@@ -196,6 +196,7 @@ def test_children_compile_everything_and_keep_to_the_cpu(monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "somewhere")
     assert "JAX_COMPILATION_CACHE_DIR" not in running.environment("any")
     assert running.environment("cpu")["JAX_PLATFORMS"] == "cpu"
+    assert running.environment("cpu")["JBOOST_CACHE"] == "0"
 
 
 def test_figures_survive_their_file(tmp_path, capsys):
@@ -271,6 +272,23 @@ def test_compilations_are_counted(caplog):
     assert found["in_the_first_fit"] >= 1  # no other test has 17 bins
 
 
+@pytest.mark.slow  # four processes, of which two import JAX
+def test_a_new_process_is_timed_from_outside():
+    X, y = libraries.make_data(60)
+    found = [fresh.time_processes("jboost", X, y, 1, 15, warm) for warm in (False, True)]
+    for one in found:
+        assert one["cpu_seconds"] > 0.1
+        assert one["seconds"] > 0.1
+    peer = fresh.time_processes("sklearn", X, y, 1, 15, False)
+    assert peer["seconds"] > 0
+    assert found[1]["cpu_seconds"] < found[0]["cpu_seconds"]  # nothing is compiled
+
+
+def test_a_process_that_cannot_fit_says_why():
+    with pytest.raises(RuntimeError, match=r"^ValueError: Found array with 0 feature"):
+        fresh.time_processes("sklearn", np.zeros((3, 0)), np.zeros(3), 1, 15, False)
+
+
 # ------------------------------------------------------------------------------------------ profile and plot
 
 PROGRAM = """HloModule jit_run_chunk
@@ -313,10 +331,10 @@ def test_operations_are_traced_to_the_code_they_came_from():
     ("calls", "group"),
     [
         (
-            ["losses.py:logistic", "_objective/leaves.py:weighted_derivatives", "boosting/rounds.py:step"],
+            ["losses.py:logistic", "_objective/derivatives.py:derivatives_by_row", "boosting/rounds.py:step"],
             "derivatives",
         ),
-        (["_fixed_point/quantise.py:quantise", "_objective/leaves.py:leaf_values"], "leaves"),
+        (["_fixed_point/quantise.py:quantise", "_objective/leaf_rules.py:leaf_values"], "leaves"),
         (["_split/thresholds.py:best", "_tree/__init__.py:grow_tree"], "split search"),
         (["_tree.py:leaf_index", "_model/ensemble.py:leaf_of"], "routing"),
         (["_runtime/library.py:call", "_tree/native.py:grow"], "whole tree in C++"),

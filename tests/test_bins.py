@@ -231,6 +231,77 @@ def test_equal_weights_change_nothing_nor_does_the_order_of_rows(rng: np.random.
     assert np.array_equal(bin_features(rng.permutation(X), max_bins=16).edges.exact, plain)
 
 
+VALUES = [0.0, -0.0, 1.0, -1.0, 2.0, 3.0, 1e-300, -5e-324, np.inf, -np.inf, np.nan]
+NUMBERS = {
+    "float64": VALUES,
+    "float32": VALUES,
+    "int8": [-3, -1, 0, 1, 2],
+    "uint16": [0, 1, 2, 3],
+    "bool": [0, 1],
+}
+OBJECTS = {"numbers": [0, 0.0, -0.0, False, 1, True, 1.0, None, 2.5], "strings": ["a", "b", "", None]}
+WEIGHTS = st.sampled_from([0.0, 0.1, 1.0, 0.3, 7.0, 1e-9])
+
+
+@st.composite
+def weighted_rows(draw: Any) -> tuple[np.ndarray, np.ndarray, list[int], list[int]]:
+    """Columns of one dtype, the second a category; weights, some 0; the categorical columns; another order."""
+    kind = draw(st.sampled_from([*NUMBERS, *OBJECTS]))
+    dtype, cells = (kind, NUMBERS[kind]) if kind in NUMBERS else (object, OBJECTS[kind])
+    rows = draw(st.lists(st.tuples(st.sampled_from(cells), st.sampled_from(cells)), min_size=2, max_size=40))
+    weight = draw(st.lists(WEIGHTS | st.just(0.3), min_size=len(rows), max_size=len(rows)))
+    weight[draw(st.integers(0, len(rows) - 1))] = 0.3
+    X = np.empty((len(rows), 2), object)
+    X[:] = rows
+    with np.errstate(over="ignore", under="ignore"):
+        X = X.astype(dtype)
+    order = draw(st.permutations(range(len(rows))))
+    return X, np.array(weight), [0, 1] if kind == "strings" else [1], order
+
+
+def exact_bits(edges: BinEdges) -> list[int]:
+    return edges.exact.view(np.uint64).ravel().tolist()
+
+
+@settings(deadline=None, max_examples=300)
+@given(weighted_rows(), st.integers(2, 6))
+def test_neither_weightless_rows_nor_their_order_change_anything(rows: Any, max_bins: int) -> None:
+    X, weight, categorical, order = rows
+    data = bin_features(X, max_bins, weight, categorical)
+    kept = weight > 0
+    dropped = bin_features(X[kept], max_bins, weight[kept], categorical)
+    permuted = bin_features(X[order], max_bins, weight[order], categorical)
+    for other in (dropped, permuted):
+        assert exact_bits(other.edges) == exact_bits(data.edges)
+        assert other.edges.features == data.edges.features
+        assert other.edges.n_codes == data.edges.n_codes
+    assert np.array_equal(dropped.bins, np.asarray(data.bins)[:, kept])
+    assert np.array_equal(permuted.bins, np.asarray(data.bins)[:, order])
+    assert not np.signbit(data.edges.exact[data.edges.exact == 0]).any()
+    equal = bin_features(X, max_bins, np.where(kept, 0.1, 0.0), categorical)
+    plain = bin_features(X[kept], max_bins, None, categorical)
+    assert exact_bits(equal.edges) == exact_bits(plain.edges)
+    assert equal.edges.features == plain.edges.features
+
+
+def test_a_row_without_weight_leaves_equal_weights_equal() -> None:
+    X = np.append(np.arange(9.0), 0)[:, None]
+    with_zero = bin_features(X, max_bins=6, sample_weight=[0.1] * 9 + [0]).edges.exact
+    assert np.array_equal(with_zero, bin_features(X[:9], max_bins=6, sample_weight=[0.1] * 9).edges.exact)
+    assert np.array_equal(with_zero, bin_features(X[:9], max_bins=6).edges.exact)
+
+
+def test_an_edge_at_zero_has_no_sign() -> None:
+    for zeros in ([0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]):
+        data = bin_features(np.array([*zeros, TINY])[:, None])  # no number lies between 0 and the tiny one
+        for edges in (data.edges.exact, np.asarray(data.edges.upper)):
+            assert edges[0, 0] == 0
+            assert not np.signbit(edges[0, 0])
+        assert np.asarray(data.bins).tolist() == [[1, 1, 2]]
+    given = edges_from_exact(np.array([[-0.0, np.inf]]), 16, 15, bin_features([[0.0]]).edges.features)
+    assert not np.signbit(given.exact[0, 0])
+
+
 @pytest.mark.parametrize("light", [1e-12, 1e-16, 1e-60, 1e-300])
 def test_light_rows_beside_heavy_ones_have_bins_of_their_own(light: float, rng: np.random.Generator) -> None:
     """Ten heavy values take a bin each; the light ones share the rest by their own weight, whatever it is."""
@@ -282,7 +353,7 @@ def test_unseen_category_has_the_missing_code_alone_or_in_a_batch() -> None:
 def test_numbers_and_strings_are_not_mistaken_for_each_other(wanted: Any) -> None:
     data = bin_features(np.array([[wanted]], dtype=object), categorical=[0])
     other = str(wanted) if wanted == 1 else 1
-    with pytest.raises(TypeError, match=r"X: expected (numbers|strings) as categories in column 0"):
+    with pytest.raises(TypeError, match=r"X must hold (numbers|strings) as categories in column 0"):
         bin_features(np.array([[other]], dtype=object), edges=data.edges)
 
 
@@ -341,10 +412,10 @@ def test_binned_rows_are_read_if_their_edges_are_the_same() -> None:
     equal = bin_features([[1.0], [2.0], [2.0]])
     assert read_bins(data.edges, equal) is equal.bins
     for other in ([[1.0], [3.0]], [[1.0, 2.0], [2.0, 1.0]]):
-        with pytest.raises(ValueError, match="X: expected rows binned by the edges of the model"):
+        with pytest.raises(ValueError, match="X must be binned by the edges of the model"):
             read_bins(data.edges, bin_features(other))
     many = bin_features(np.arange(40.0)[:, None])
-    with pytest.raises(ValueError, match="X: expected rows binned by the edges"):
+    with pytest.raises(ValueError, match="X must be binned by the edges"):
         device_bins(data.edges, many)
     assert np.array_equal(device_bins(data.edges, equal), equal.bins)
 

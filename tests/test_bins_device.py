@@ -88,7 +88,7 @@ def test_narrow_dtypes_are_binned_exactly_on_the_device(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32])
 def test_wide_integers_cannot_be_traced(dtype: Any) -> None:
     data = bin_features(np.eye(2))
-    with pytest.raises(TypeError, match=r"X: expected floats in a traced array, got u?int32"):
+    with pytest.raises(TypeError, match=r"X must hold floats where it is traced, got u?int32"):
         device_bins(data.edges, np.eye(2, dtype=dtype))
 
 
@@ -125,5 +125,5 @@ def test_traced_edges_bin_concrete_strings() -> None:
     X = np.array([["b", 1.0], ["a", 2.0], [None, np.nan]], dtype=object)
     data = bin_features(X, categorical=[0])
     assert np.array_equal(jax.jit(lambda edges: read_bins(edges, X))(data.edges), data.bins)
-    with pytest.raises(TypeError, match=r"X: expected concrete rows, as 'b' is a category"):
+    with pytest.raises(TypeError, match=r"X must be concrete, as 'b' is a category"):
         device_bins(data.edges, np.zeros((3, 2), np.float32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +11,12 @@ import numpy as np
 import pytest
 
 from jboost import losses
-from jboost._objective.derivatives import (
-    check_derivatives,
-    check_range,
-    full_hessian,
-    may_fail,
-    raw_value_grad_hess,
-    value_grad_hess,
-)
+from jboost._objective import derivatives
+from jboost._objective.derivatives import check_derivatives, check_range
 from jboost.losses import Loss
+from tests.of_rows import raw_value_grad_hess, rows_of, value_grad_hess
+
+may_fail: Any = jax.jit(derivatives.may_fail)
 
 N, K = 50, 4
 
@@ -44,17 +42,11 @@ def test_diagonal_and_full_hessian_match_jax_hessian(loss, rng, x64):
     k = loss.n_outputs
     score = jnp.asarray(rng.normal(size=(N, k)))
     y = jnp.asarray(rng.integers(0, k, N))
-    expected = jax.vmap(jax.hessian(loss.function))(score, y)
+    expected = jax.jit(jax.vmap(jax.hessian(loss.function)))(score, y)
     _, _, h = raw_value_grad_hess(loss, score, y)
     np.testing.assert_allclose(h, np.diagonal(expected, axis1=1, axis2=2), rtol=1e-10, atol=1e-12)
-    full = full_hessian(loss, score, y)
-    np.testing.assert_allclose(full - loss.hessian_floor * np.eye(k)[None], expected, rtol=1e-10, atol=1e-12)
-
-
-def test_full_hessian_of_softmax_can_be_solved(rng):
-    score = jnp.asarray(rng.normal(size=(N, K)), jnp.float32)
-    hessian = full_hessian(losses.softmax(K), score, jnp.zeros(N, int))
-    assert np.linalg.eigvalsh(np.asarray(hessian, np.float64)).min() > 0
+    full = loss.full_hessian(score, rows_of(y))
+    np.testing.assert_allclose(full, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_diagonal_hessian_needs_no_k_by_k_memory():
@@ -98,14 +90,14 @@ def test_derivatives_are_differentiable(x64):
 # --- check_derivatives --------------------------------------------------------------------------------------
 
 
-def check(loss, score, y, weight=None):
+def check(loss: Any, score: Any, y: Any, weight: Any = None) -> None:
     """Check on the host; the device must have said before whether that is needed."""
-    results = raw_value_grad_hess(loss, jnp.asarray(score), y)
+    value, g, h = raw_value_grad_hess(loss, jnp.asarray(score), y)
     weight = np.ones(len(score)) if weight is None else weight
     try:
-        check_derivatives(loss, *results, weight)
+        check_derivatives(loss, value, g, h, weight)
     except ValueError:
-        assert jax.jit(may_fail, static_argnums=0)(loss, *results, weight)
+        assert may_fail(loss, value, g, h, weight)
         raise
 
 

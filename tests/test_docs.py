@@ -18,7 +18,7 @@ import jboost
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "jboost"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in PACKAGE.rglob("*.py")
@@ -133,6 +133,25 @@ def test_public_methods_are_described(name: str, value: type) -> None:
 def test_public_modules_are_described() -> None:
     undescribed = [name for name, value in PUBLIC if isinstance(value, ModuleType) and not value.__doc__]
     assert not undescribed
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / ".ci" / "run"], ids=_page_id)
+def test_targets_of_make_exist(page: Path) -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    text = page.read_text(encoding="utf-8")
+    called = re.findall(r"(?:^|`|\" )make ([a-z]+)", text, re.MULTILINE)
+    assert set(called) <= set(targets)
+    assert called or page.name not in ("README.md", "CONTRIBUTING.md", "run")
+
+
+def test_hosted_and_local_hooks_call_what_is_here() -> None:
+    assert "run: .ci/run" in (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    assert re.findall(r"repo: (\S+)", hooks) == ["local"]  # nothing is downloaded
+    tools = re.findall(r"entry: \.venv/bin/(\S+)", hooks)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert {"ruff", "lint-imports"} == set(tools)
+    assert all(f"$(BIN)/{tool}" in makefile for tool in tools)
 
 
 def test_the_changelog_begins_with_this_version() -> None:

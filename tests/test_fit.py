@@ -317,7 +317,7 @@ def test_a_batch_of_models_is_not_one_model():
     def fit(rate):
         return jboost.fit(jboost.losses.squared_error, data, y, spec=spec, hyper=Hyper(learning_rate=rate))[0]
 
-    models = jax.vmap(fit)(jnp.array([0.1, 0.5]))
+    models = jax.jit(jax.vmap(fit))(jnp.array([0.1, 0.5]))
     assert models.n_trees == 3
     with pytest.raises(ValueError, match="batch of shape"):
         jboost.predict(models, X)
@@ -371,7 +371,7 @@ def test_a_model_is_printed_by_its_size(rng):
     data = jboost.bin_features(X)
     size = "n_trees=3, leaves=4, grow_policy='symmetric', n_features=2, n_outputs=1)"
     assert repr(fit(0.1)) == f"Ensemble({size}"
-    assert repr(jax.vmap(fit)(jnp.array([0.1, 0.2]))) == f"Ensemble(batch=(2,), {size}"
+    assert repr(jax.jit(jax.vmap(fit))(jnp.array([0.1, 0.2]))) == f"Ensemble(batch=(2,), {size}"
     assert repr(jax.tree.map(lambda _: 0, fit(0.1))) == "Ensemble(...)"
 
 

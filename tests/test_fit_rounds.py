@@ -141,7 +141,9 @@ def test_a_model_of_another_depth_is_not_continued():
     train, _ = parts()
     y = train.targets["real"]
     model, _ = jboost.fit(losses.squared_error, train.data, y, spec=SMALL)
-    with pytest.raises(ValueError, match="init_model"):
+    with pytest.raises(
+        ValueError, match=r"init_model must have the max_depth=3,.* one array, got 2, 'symmetric'"
+    ):
         jboost.fit(losses.squared_error, train.data, y, spec=Spec(max_depth=3), init_model=model)
 
 

@@ -48,6 +48,23 @@ def test_jit_of_a_fit_equals_the_fit():
     np.testing.assert_allclose(score, jboost.predict(plain, rows.X), rtol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [bool, jnp.uint8, jnp.int32])
+def test_jit_of_a_fit_may_close_over_arrays_of_jax(dtype):
+    rows = problem("mixed")
+    y, weight = jnp.asarray(rows.targets["binary"], dtype), jnp.asarray(rows.weight, jnp.int32)
+
+    def fitted(hyper):
+        return jboost.fit(losses.logistic, rows.data, y, spec=SMALL, hyper=hyper, sample_weight=weight)[0]
+
+    hyper = Hyper(learning_rate=0.4)
+    plain = logistic_fit(np.asarray(weight), hyper=hyper)[0]
+    assert_same_models(jax.jit(fitted)(hyper), plain)
+    inside = jax.jit(lambda x: x + jboost.predict(fitted(hyper), rows.X))(
+        1.0
+    )  # where nothing of the fit is traced
+    np.testing.assert_allclose(inside, 1.0 + jboost.predict(plain, rows.X), rtol=1e-12)
+
+
 def test_vmap_over_numbers_equals_a_loop():
     sweep = {
         "learning_rate": [0.1, 0.5, 0.3],
@@ -60,7 +77,7 @@ def test_vmap_over_numbers_equals_a_loop():
         "colsample_bytree": [1.0, 1.0, 0.5],
         "cat_smooth": [10.0, 1.0, 0.0],
     }
-    models = jax.vmap(lambda numbers: logistic_fit(hyper=Hyper(**numbers))[0])(
+    models = jax.jit(jax.vmap(lambda numbers: logistic_fit(hyper=Hyper(**numbers))[0]))(
         {name: jnp.array(values) for name, values in sweep.items()}
     )
     for i in range(3):
@@ -76,7 +93,7 @@ def test_vmap_over_weights_and_keys_equals_a_loop():
     def fitted(weight, key):
         return logistic_fit(weight, "depthwise", hyper=Hyper(subsample=0.8), key=key)[0]
 
-    models = jax.vmap(fitted)(weights, keys)
+    models = jax.jit(jax.vmap(fitted))(weights, keys)
     assert not same_structure(model_of(models, 0), model_of(models, 1))
     for i in range(3):
         assert_same_models(model_of(models, i), fitted(weights[i], keys[i]))
@@ -140,8 +157,8 @@ def test_a_loss_with_learned_parameters_is_differentiated_through_the_fit():
 
     with jax.enable_x64(True):
         data = jboost.bin_features(X, max_bins=31)
-        slope, eps = float(jax.grad(risk)(3.0)), 1e-5
-        difference = float(risk(3.0 + eps) - risk(3.0 - eps)) / (2 * eps)
+        slope, eps, value = float(jax.jit(jax.grad(risk))(3.0)), 1e-5, jax.jit(risk)
+        difference = float(value(3.0 + eps) - value(3.0 - eps)) / (2 * eps)
     assert abs(slope - difference) < 1e-6 * abs(difference) + 1e-8
     assert slope != 0
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from jboost._fixed_point import find_scale, native, sum_by_group, total
+from jboost._fixed_point import count_by_group, find_scale, native, sum_by_group, total
 from jboost._fixed_point.quantise import find_scale_in_jax
-from jboost._fixed_point.sums import limb_sums
+from jboost._fixed_point.sums import counts_in_jax, limb_sums
 
 GROUPS = 5
 PLAIN = partial(sum_by_group, reduce=lambda x: x)  # whoever reduces does so in plain JAX
@@ -74,33 +74,41 @@ def check_sums(found: np.ndarray, values: np.ndarray, group: np.ndarray) -> None
 # ------------------------------------------------------------------------------------------------- twins
 
 
+def twin_sums(
+    twin: Callable, group: Any, n_groups: int, n_limbs: int, values: Any, factor: Any, bits: Any
+) -> Any:
+    return twin(values, group, factor, bits, n_groups=n_groups, n_limbs=n_limbs)
+
+
 @pytest.mark.parametrize(("n", "c"), [(1, 1), (2, 2), (7, 3), (4097, 20), (30_000, 1)])
 def test_twins_give_the_same_bits(n, c, precision, rng):
     native_library.require(native.scale_available)
     native_library.require(native.sums_available)
-    sizes, group = {"n_limbs": 2 if precision is np.float32 else 3}, draw_group(rng, n)
+    n_limbs, group = 2 if precision is np.float32 else 3, draw_group(rng, n)
 
     def check(twins: list[Callable], *arguments: Any) -> Any:
-        expected, found = (jax.jit(twin)(*arguments) for twin in twins)
+        expected, found = (twin(*arguments) for twin in twins)
         for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
             assert one.dtype == other.dtype
             np.testing.assert_array_equal(other, one)
         return expected
 
+    scales = [jax.jit(twin) for twin in (find_scale_in_jax, native.find_scale)]
+    sums = [
+        [
+            jax.jit(partial(twin_sums, twin, of, n_groups, n_limbs))
+            for twin in (limb_sums, native.sum_by_group)
+        ]
+        for of, n_groups in ((group, GROUPS), (None, 1))
+    ]
     columns = np.tile(draw_columns(rng, n, precision), (1, 2))
     for first in range(0, 10, c):
         values = columns[:, first : first + c]
         if values.shape[1] < c:
             break
-        factor, count = check([find_scale_in_jax, native.find_scale], values)
+        factor, count = check(scales, values)
         bits = np.clip(31 - np.ceil(np.log2(np.maximum(count, 1))), 1, 30).astype(np.int32)
-        for of, n_groups in ((group, GROUPS), (None, 1)):
-            twins = [
-                lambda *arguments, twin=twin, of=of, n_groups=n_groups: twin(
-                    arguments[0], of, *arguments[1:], n_groups=n_groups, **sizes
-                )
-                for twin in (limb_sums, native.sum_by_group)
-            ]
+        for twins in sums:
             check(twins, values, factor, bits)
 
 
@@ -269,3 +277,18 @@ def test_parts_give_the_same_bits_as_the_whole(precision, rng):
     found = over_parts(partial(total, reduce=reduce))(values)
     whole = jax.jit(total)(values.reshape(n, 2))
     np.testing.assert_array_equal(found, np.broadcast_to(whole[None], found.shape))
+
+
+@pytest.mark.parametrize("n_groups", [1, 64, 5000])
+@pytest.mark.parametrize("n", [0, 1, 100_003])
+def test_counts_are_those_of_numpy(n, n_groups, rng):
+    """Few groups have several counters each, many have one; so many rows are shared out among threads."""
+    native_library.require(native.counts_available)
+    counted, group = rng.random(n) < 0.7, rng.integers(0, n_groups, n).astype(np.int32)
+    group[:: n // 2 + 1] = 0
+    expected = np.bincount(group[counted], minlength=n_groups)
+    for twin in (native.count_by_group, counts_in_jax, count_by_group):
+        np.testing.assert_array_equal(jax.jit(twin, static_argnums=2)(counted, group, n_groups), expected)
+    batch = np.stack([counted, ~counted])
+    found = jax.jit(jax.vmap(lambda counted: count_by_group(counted, jnp.asarray(group), n_groups)))(batch)
+    np.testing.assert_array_equal(found.sum(axis=0), np.bincount(group, minlength=n_groups))

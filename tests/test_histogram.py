@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +55,7 @@ def twin(request):
     return jax.jit(functions[request.param], static_argnums=(3, 4))
 
 
-def make_case(rng, n, f, n_slots, n_codes, c, dtype=np.uint8):
+def make_case(rng, n, f, n_slots, n_codes, c, dtype=np.uint8) -> Any:
     bins = rng.integers(0, n_codes, (f, n)).astype(dtype)
     slot = rng.integers(0, 2 * n_slots, n).astype(np.uint32)
     values = rng.integers(-INT32_MAX // n, INT32_MAX // n, (n, c), endpoint=True).astype(np.int32)
@@ -107,7 +108,7 @@ def test_is_right_for_several_blocks_and_threads(twin, rng):
 def test_ignores_rows_without_a_slot(twin, dtype, rng):
     bins, _, values = make_case(rng, 8, 2, 3, 16, 2)
     signed = np.array([0, 3, 4, -1, 2, INT32_MAX, -(2**31), -2], np.int32)
-    slot = signed.view(dtype)
+    slot: Any = signed.view(dtype)
     expected = naive_histogram(bins, slot, values, 3, 16)
     assert np.abs(expected).sum() > 0
     np.testing.assert_array_equal(twin(bins, slot.view(np.uint32), values, 3, 16), expected)
@@ -188,10 +189,11 @@ def test_inside_grad_and_scan(twin, rng):
 def test_gives_the_same_to_several_python_threads(rng):
     native_library.require(native.is_available)
     cases = [make_case(rng, n, 28, 3, 64, 2) for n in (20_000, 30_000, 501, 40_000)]
-    expected = [fast_naive_histogram(*case, 3, 64) for case in cases]
+    expected = [fast_naive_histogram(bins, slot, values, 3, 64) for bins, slot, values in cases]
 
     def repeat(i):
-        return [np.asarray(build_histogram(*cases[i], 3, 64)) for _ in range(10)]
+        bins, slot, values = cases[i]
+        return [np.asarray(build_histogram(bins, slot, values, 3, 64)) for _ in range(10)]
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(repeat, [0, 1, 2, 3] * 2))

@@ -17,7 +17,8 @@ from jboost._histogram import xla
 
 
 @pytest.mark.slow
-def test_small_run(tmp_path, capsys):
+def test_small_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(histogram_gpu, "DEPTH", 2)
     file = tmp_path / "results.json"
     assert histogram_gpu.main(["--rows", "400", "--json", str(file)]) == 0
     results = json.loads(file.read_text())["results"]

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 import jboost
 from jboost import Hyper, Spec, losses
 from jboost._bins import Categories, Features, edges_from_exact
-from tests.model_file import ARRAYS, RECORD, ROWS, SCORES, members, same_bits, write_zip
+from tests.model_file import ARRAYS, ARRAYS_1, RECORD, RECORD_1, ROWS, SCORES, members, same_bits, write_zip
 from tests.twin import problem
 
 SMALL = Spec(n_estimators=3, max_depth=3)
@@ -72,6 +72,16 @@ def test_a_file_made_by_hand_gives_the_scores_worked_out_by_hand(hand_made):
     assert hand_made.inverse_link is losses.sigmoid
 
 
+def test_a_file_of_version_1_has_covers_that_nobody_knows_and_weights_of_1(hand_made, tmp_path):
+    old = jboost.load(write_zip(tmp_path / "old", members(RECORD_1, ARRAYS_1)))
+    assert same_bits(jboost.predict(old, ROWS), jboost.predict(hand_made, ROWS))
+    for name in ("leaf_hessian", "leaf_count"):
+        assert getattr(old, name).shape == (2, 4, 1)
+        assert np.isnan(getattr(old, name)).all()
+    assert old.tree_weight.tolist() == [1, 1]
+    round_trip(old, tmp_path / "new")  # of version 2: it still does not know
+
+
 def test_numpy_and_json_read_what_save_writes(hand_made, tmp_path):
     jboost.save(hand_made, tmp_path / "model.jboost")
     with np.load(tmp_path / "model.jboost", allow_pickle=False) as found:
@@ -108,7 +118,18 @@ def random_model(symmetric, separate, k):
     )
     base, leaf_value = jnp.asarray(rng.normal(size=k), float), rng.normal(size=(t, 2**depth, k))
     leaves = jnp.asarray(leaf_value, float)
-    return jboost.Ensemble(base, trees, leaves, edges, losses.exp, scalar_output=k == 1, symmetric=symmetric)
+    return jboost.Ensemble(
+        base=base,
+        trees=trees,
+        leaf_value=leaves,
+        leaf_hessian=abs(leaves),
+        leaf_count=2 * abs(leaves[..., : k if separate else 1]),
+        tree_weight=jnp.linspace(0.5, 2.0, t, dtype=float),
+        edges=edges,
+        inverse_link=losses.exp,
+        scalar_output=k == 1,
+        symmetric=symmetric,
+    )
 
 
 @pytest.mark.parametrize("separate", [False, True], ids=["vector", "separate"])
@@ -187,10 +208,11 @@ def test_values_next_to_a_threshold_are_routed_as_before(dtype, tmp_path):
         jnp.zeros((t.size, 1), jnp.int32),
         jnp.arange(1, t.size + 1, dtype=jnp.int32)[:, None],  # one tree for each threshold
         jnp.zeros((t.size, 1), bool),
-        jnp.zeros((t.size, 1, 0), jnp.uint32),
+        None,
         jnp.ones((t.size, 1)),
     )
-    model = jboost.Ensemble(jnp.zeros(1), trees, jnp.tile(jnp.array([[[0.0], [1.0]]]), (t.size, 1, 1)), edges)
+    leaves, weight = jnp.tile(jnp.array([[[0.0], [1.0]]]), (t.size, 1, 1)), jnp.ones(t.size)
+    model = jboost.Ensemble(jnp.zeros(1), trees, leaves, leaves, leaves, weight, edges)
     again = round_trip(model, tmp_path / "model")
     np.testing.assert_array_equal(jboost.predict(again, probes), codes[0] - 1.0)
     assert len(np.unique(jboost.predict(again, column[:, None]))) == len(np.unique(column))
@@ -201,6 +223,16 @@ def test_numbers_at_the_ends_of_their_range_come_back(hand_made, tmp_path):
     leaf_value = jnp.asarray(np.stack([extreme, extreme[::-1]])[..., None])
     again = round_trip(dataclasses.replace(hand_made, leaf_value=leaf_value), tmp_path / "model")
     assert np.asarray(again.leaf_value)[0].tobytes() == extreme.tobytes()
+
+
+def test_the_number_for_missing_values_comes_back(tmp_path):
+    X, y = np.array([[-1.0], [0.0], [1.0], [2.0]] * 8), np.array([5.0, 0.0, 0.0, 1.0] * 8)
+    data = jboost.bin_features(X, missing=-1)
+    model = jboost.fit(losses.squared_error, data, y, spec=SMALL, hyper=FAST)[0]
+    again = round_trip(model, tmp_path / "model")
+    assert again.edges.features.missing == -1.0
+    np.testing.assert_array_equal(jboost.predict(again, [[-1.0]]), jboost.predict(again, [[np.nan]]))
+    np.testing.assert_array_equal(jboost.predict(again, X), jboost.predict(model, data))
 
 
 TEXT = st.text(st.characters(), max_size=5)  # of any characters, halves of surrogate pairs too

@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import struct
+import tracemalloc
 import zipfile
+import zlib
 from pathlib import Path
 
 import jax
@@ -85,6 +88,39 @@ def test_a_changed_entry_with_a_right_checksum_is_refused_or_makes_a_model(tmp_p
     assert n_models > 0
 
 
+def with_overlapping_entries(path: Path, n: int) -> bytes:
+    """Put entries into a file of which each holds the next one, and the last 64 kB."""
+    content = write_zip(path, members()).read_bytes()
+    end = content.rindex(b"PK\5\6")
+    start = int.from_bytes(content[end + 16 : end + 20], "little")
+    names = [b"a%04d.npy" % i for i in range(n)]
+    heads = [struct.pack("<4s5H3I2H", b"PK\3\4", 20, *[0] * 7, len(name), 0) + name for name in names]
+    body, directory, width = b"".join(heads) + bytes(2**16), content[start:end], len(heads[0])
+    for i, name in enumerate(names):
+        inside = body[(i + 1) * width :]
+        sizes = zlib.crc32(inside), len(inside), len(inside)
+        fields = b"PK\1\2", 20, 0, 20, *[0] * 5, *sizes, len(name), *[0] * 5, start + i * width
+        directory += struct.pack("<4s4B4H3L5H2L", *fields) + name
+    count = (len(members()) + n).to_bytes(2, "little")
+    tail = struct.pack("<LLH", len(directory), start + len(body), 0)
+    path.write_bytes(content[:start] + body + directory + content[end : end + 8] + 2 * count + tail)
+    return body
+
+
+def test_entries_that_overlap_are_refused_before_they_are_read(tmp_path):
+    body = with_overlapping_entries(tmp_path / "model", 700)
+    with zipfile.ZipFile(tmp_path / "model") as archive:
+        assert archive.getinfo("a0000.npy").file_size > 2**16
+        assert archive.read("a0699.npy") == body[-(2**16) :]  # it is a zip, as far as one can see
+    size = (tmp_path / "model").stat().st_size
+    tracemalloc.start()
+    with refused(tmp_path / "model", f"its entries claim [0-9]* bytes of {size}"):
+        jboost.load(tmp_path / "model")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * size
+
+
 # ---------------------------------------------------------------- of other programs
 
 
@@ -140,7 +176,7 @@ def test_nothing_in_a_file_is_executed(tmp_path):
 def test_a_newer_format_says_what_to_do(tmp_path):
     record = {"format": "jboost model", "version": 7, "jboost": "9.9.1", "of the future": 1}
     path = write_zip(tmp_path / "model", {"model.json": json.dumps(record).encode(), "forest.bin": b"?"})
-    with refused(path, r"version 7 .*jboost 9\.9\.1.*up to version 1; upgrade jboost"):
+    with refused(path, r"version 7 .*jboost 9\.9\.1.*up to version 2; upgrade jboost"):
         jboost.load(path)
 
 
@@ -230,6 +266,13 @@ def test_a_record_of_other_types_or_values_is_refused(name, tmp_path):
             jboost.load(write_zip(tmp_path / "model", members({**RECORD, name: value})))
 
 
+@pytest.mark.parametrize("missing", [None, 1, "1", True, INF, NAN, [1.0]])
+def test_a_value_for_missing_that_is_no_number_is_refused(missing, tmp_path):
+    jboost.load(write_zip(tmp_path / "model", members({**RECORD, "missing": -1.0})))
+    with refused(tmp_path / "model", "missing: expected a finite number"):
+        jboost.load(write_zip(tmp_path / "model", members({**RECORD, "missing": missing})))
+
+
 WRONG_CATEGORIES = {
     "null or values": [{"values": ["a"]}, {"values": "ab", "codes": [1, 2]}, {"values": ["a"], "codes": 1}],
     "a code for each": [{"values": ["a", "b"], "codes": [1]}],
@@ -281,6 +324,17 @@ WRONG_ARRAYS = [
     ("leaf_value", lambda a: a.astype(np.int32), "leaf_value: expected float32 or float64, got 'int32'"),
     ("leaf_value", set_to(NAN, 0, 0), "leaf_value: expected finite numbers, got .nan"),
     ("leaf_value", set_to(-INF, 1, 3), "leaf_value: expected finite numbers, got .-inf"),
+    (
+        "leaf_value",
+        lambda a: np.zeros((0, 2**20, 1), np.float32),
+        "leaf_value: expected .* depth from 1 to 16",
+    ),
+    ("leaf_hessian", lambda a: a[:, :2], "leaf_hessian: expected shape"),
+    ("leaf_hessian", set_to(INF, 0, 0), "leaf_hessian: expected finite numbers, or NaN where unknown"),
+    ("leaf_count", lambda a: a.repeat(2, axis=2), "leaf_count: expected shape"),
+    ("leaf_count", lambda a: a.astype(np.int32), "leaf_count: expected float32 or float64"),
+    ("tree_weight", set_to(NAN, 0), "tree_weight: expected finite numbers"),
+    ("tree_weight", lambda a: a[:1], "tree_weight: expected shape"),
     ("feature", set_to(2, 0, 1), "feature: expected numbers from 0 to 1, got .2"),
     ("feature", set_to(-1, 1, 0), "feature: expected numbers from 0 to 1, got .-1"),
     ("feature", lambda a: a.astype(np.int64), "feature: expected int32, got 'int64'"),

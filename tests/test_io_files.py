@@ -6,14 +6,19 @@ import dataclasses
 import os
 import signal
 import stat
+import subprocess
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
+from conftest import ROOT
 
 import jboost
+from jboost.io import replacing
 from tests.model_file import members, same_bits, write_zip
 
 
@@ -56,13 +61,15 @@ def test_models_that_cannot_be_saved_leave_no_file(hand_made, tmp_path):
     nan_leaf = change(leaf_value=hand_made.leaf_value.at[1, 2].set(jnp.nan))
     half = change(base=hand_made.base.astype(jnp.bfloat16))
     shorter = change(leaf_value=hand_made.leaf_value[:1])
-    other_upper = change(edges=dataclasses.replace(hand_made.edges, upper=hand_made.edges.upper + 1))
+    other_upper = change(
+        edges=dataclasses.replace(hand_made.edges, rounded_bits=hand_made.edges.rounded_bits + 1)
+    )
     wrong = {
         r"model must be one model, got a batch of shape \(2,\).*jax\.tree\.map": batch,
         "model cannot be saved: leaf_value: expected finite numbers, got .nan": nan_leaf,
         "model cannot be saved: base: expected float32 or float64, got 'bfloat16'": half,
         "model cannot be saved: feature: expected shape": shorter,
-        r"model cannot be saved: edges\.upper": other_upper,
+        r"model cannot be saved: edges\.rounded_bits": other_upper,
     }
     for message, model in wrong.items():
         with pytest.raises(ValueError, match=message):
@@ -201,3 +208,47 @@ def test_links_stay_and_permissions_are_those_of_the_old_file(hand_made, tmp_pat
     assert link.is_symlink()
     assert jboost.load(target).n_trees == 1
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_path_that_names_no_file(hand_made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("", "new/", Path("/")):
+        for call in (lambda name=name: jboost.save(hand_made, name), lambda name=name: jboost.load(name)):
+            with pytest.raises(ValueError, match=r"path must name a file, got '.*'"):
+                call()
+    assert os.listdir(tmp_path) == []
+
+
+KILLED = """
+import os, signal, sys
+import jboost
+model = jboost.load(sys.argv[1])
+os.fsync = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+jboost.save(model, sys.argv[2])
+"""
+
+
+@pytest.mark.skipif(replacing.fcntl is None, reason="nothing is cleared without locks of files")
+def test_what_a_killed_save_leaves_is_cleared_by_the_next(hand_made, tmp_path):
+    jboost.save(hand_made, tmp_path / "model")
+    command = [sys.executable, "-c", KILLED, tmp_path / "model", tmp_path / "other"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    assert len(os.listdir(tmp_path)) == 2
+    (tmp_path / ".jboost-is-not-ours").touch()
+    with replacing.replacing(str(tmp_path / "third")) as file:  # it is being written: nobody may delete it
+        assert sorted(os.listdir(tmp_path))[1:] == [".jboost-is-not-ours", "model"]  # the left one is gone
+        jboost.save(hand_made, tmp_path / "model")
+        file.write(b"whole")
+    assert (tmp_path / "third").read_bytes() == b"whole"
+    assert sorted(os.listdir(tmp_path)) == [".jboost-is-not-ours", "model", "third"]
+
+
+def test_many_who_save_and_clear_at_once_do_not_disturb_each_other(hand_made, tmp_path):
+    def write(number):
+        for _ in range(50):
+            jboost.save(hand_made, tmp_path / f"model{number % 3}")
+
+    with ThreadPoolExecutor(6) as pool:  # a lock belongs to an open file, so threads are like processes here
+        list(pool.map(write, range(6)))
+    assert sorted(os.listdir(tmp_path)) == ["model0", "model1", "model2"]

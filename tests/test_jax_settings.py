@@ -44,6 +44,7 @@ FITS = {
     "full": (dataclasses.replace(losses.softmax(3), hessian="full"), LABEL, SMALL, Hyper()),
     "separate": (losses.softmax(3), LABEL, SEPARATE, DRAWN),
 }
+GROWN = ("two outputs", "depthwise", "quantile", "full", "separate")  # growth that differs, whatever the loss
 METRICS = {
     "rmse": (metrics.rmse, COUNT), "mae": (metrics.mae, COUNT), "r2": (metrics.r2, COUNT),
     "pinball": (metrics.pinball_loss(0.3), COUNT), "logloss": (metrics.logloss, BINARY),
@@ -79,8 +80,12 @@ def changes_nothing(setting: str, case: str) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("case", ["depthwise", "quantile", "separate"])
+# Under the other settings everything is compiled anew: one case each. Promotion meets all of them below, traced.
+@pytest.mark.parametrize(
+    ("setting", "case"),
+    [("promotion", "depthwise"), ("leaks", "separate")]
+    + [("transfers", case) for case in ("depthwise", "quantile", "separate")],
+)
 def test_a_setting_changes_nothing(setting, case, x64):  # under which most types differ
     changes_nothing(setting, case)
 
@@ -100,13 +105,18 @@ def trace(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", FITS)
-def test_every_fit_can_be_traced_under_strict_promotion(case, precision):
+def test_every_fit_can_be_traced_under_strict_promotion(case, x64):  # where there are more types to mix
+    trace(case)
+
+
+@pytest.mark.parametrize("case", GROWN)
+def test_every_way_to_grow_can_be_traced_under_strict_promotion(case):
     trace(case)
 
 
 def test_strict_promotion_without_the_library():
     script = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-    script += "from test_jax_settings import FITS, trace\nfor case in FITS: trace(case)\nprint('traced')"
+    script += "from test_jax_settings import GROWN, trace\nfor case in GROWN: trace(case)\nprint('traced')"
     assert native_library.run_script(script, JBOOST_NATIVE="0", JAX_ENABLE_X64="1") == "traced"
 
 
@@ -114,9 +124,9 @@ def test_strict_promotion_without_the_library():
 def test_metrics_of_whole_numbers_under_strict_promotion(case, precision):
     metric, y = METRICS[case]
     score, y, weight = asarray(np.linspace(-1, 1, N), float), asarray(y), asarray(np.arange(N))
-    expected = metric(score, y.astype(float), weight.astype(float))
+    expected = jax.jit(metric.function)(score, y.astype(float), weight.astype(float))
     with SETTINGS["promotion"]():
-        found = metric(score, y, weight)
+        found = jax.jit(metric.function)(score, y, weight)
     np.testing.assert_array_equal(found, expected)
 
 

@@ -47,21 +47,3 @@ def test_large_fits_ask_for_it_before_and_after_they_compile(most_rows, monkeypa
     X = rng.normal(size=(100, 2)).astype(np.float32)
     jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=7, max_depth=2))
     assert len(calls) == (2 if most_rows == 10 else 0)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory maps are listed by Linux")
-def test_old_programs_are_forgotten_before_memory_maps_run_out(monkeypatch, rng):
-    monkeypatch.setattr(chunks, "MAX_PROGRAMS", 3)
-    X = rng.normal(size=(40, 2))
-    maps, sizes, scores = [], [], {}
-    for depth in (1, 2, 3, 4, 5, 6, 1, 2):
-        spec = jboost.Spec(n_estimators=2, max_depth=depth)
-        model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=spec)
-        maps.append(len(Path("/proc/self/maps").read_bytes().splitlines()))
-        sizes.append(chunks.run_chunk._cache_size())  # pyright: ignore[reportAttributeAccessIssue]
-        np.testing.assert_array_equal(
-            scores.setdefault(depth, jboost.predict(model, X)), jboost.predict(model, X)
-        )
-    assert max(sizes) <= 3
-    assert min(sizes[3:]) == 1
-    assert min(np.diff(maps)) < -100  # of each program, they are given back

@@ -101,14 +101,15 @@ def test_value_matches_scikit_learn(metric, score, y, theirs, precision):
 
 @each_case
 def test_rows_without_weight_do_not_count(metric, score, y, theirs):
-    value = metric(jnp.asarray(score), jnp.asarray(y), jnp.asarray(WEIGHT))
+    run = jax.jit(metric.function)
+    value = run(jnp.asarray(score), jnp.asarray(y), jnp.asarray(WEIGHT))
     used = WEIGHT > 0
     for filler in (0, 1e4):
         padded_score, padded_y = score.copy(), y.copy()
         padded_score[~used], padded_y[~used] = filler, 0
-        padded = metric(jnp.asarray(padded_score), jnp.asarray(padded_y), jnp.asarray(WEIGHT))
+        padded = run(jnp.asarray(padded_score), jnp.asarray(padded_y), jnp.asarray(WEIGHT))
         np.testing.assert_allclose(padded, value, rtol=3e-7)  # sorted otherwise, sums round otherwise
-    dropped = metric(jnp.asarray(score[used]), jnp.asarray(y[used]), jnp.asarray(WEIGHT[used]))
+    dropped = run(jnp.asarray(score[used]), jnp.asarray(y[used]), jnp.asarray(WEIGHT[used]))
     np.testing.assert_allclose(value, dropped, rtol=1e-5)
 
 
@@ -171,7 +172,9 @@ def test_mean_loss_takes_functions_and_pytrees():
         jnp.zeros(2), {"exposure": jnp.array([1.0, 3.0]), "count": jnp.ones(2)}, jnp.array([1.0, 3.0])
     )
     assert value == 2.5
-    assert metrics.mean_loss(losses.huber(1)) == metrics.mean_loss(losses.huber(1.0))
+    one, other = metrics.mean_loss(losses.huber(1)), metrics.mean_loss(losses.huber(2.0))
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    assert (jax.tree.leaves(one), jax.tree.leaves(other)) == ([1.0], [2.0])
     with pytest.raises(TypeError, match="loss must be"):
         metrics.mean_loss("huber")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jboost
-from jboost._objective.loss import widest_array
+from jboost._objective.resolve import resolve
 from jboost._runtime import padding
 from jboost._runtime.padding import ROOMY_ROWS, bucket, pad_axis, reusable_size
 from jboost._runtime.typing import as_array, empty_for_device
@@ -103,7 +103,7 @@ def test_a_model_does_not_depend_on_sizes_in_use_where_a_row_holds_an_array(monk
         (lambda score, y: jnp.sum(jnp.outer(score, score)) * y, 3, np.zeros(3), 9),
         (lambda score, y: jax.jit(lambda s: jnp.sum(s * jnp.arange(5.0)))(score) * y, None, np.zeros(3), 5),
         (
-            lambda score, y: jax.lax.cond(score > 0, lambda: jnp.sum(y), lambda: y[0]),
+            lambda score, y: jax.lax.cond(score[0] > 0, lambda: jnp.sum(y), lambda: y[0]),
             None,
             np.zeros((3, 2)),
             2,
@@ -112,7 +112,7 @@ def test_a_model_does_not_depend_on_sizes_in_use_where_a_row_holds_an_array(monk
     ],
 )
 def test_the_widest_array_of_a_row(loss, n_outputs, y, expected):
-    assert widest_array(jboost.losses.Loss(loss, n_outputs=n_outputs), y) == expected
+    assert resolve(jboost.losses.Loss(loss, n_outputs=n_outputs), y).width == expected
 
 
 def test_small_arrays_of_several_outputs_have_a_size_of_their_own(monkeypatch):

@@ -11,6 +11,7 @@ from jboost._fixed_point.quantile import grouped_quantile, weighted_quantile
 
 LEVELS = (0.01, 0.1, 0.25, 0.5, 0.7, 0.9, 0.99)
 quantile = jax.jit(weighted_quantile)
+by_group = jax.jit(grouped_quantile, static_argnums=3)
 
 
 def numpy_quantile(values, repeats, level):
@@ -76,7 +77,7 @@ def test_groups_match_each_group_alone(rng):
     values, weight = rng.normal(size=n).astype("f4"), rng.integers(0, 3, n).astype("f4")
     group = rng.integers(-1, n_groups + 1, n)
     group[group == 4] = 5  # an empty group
-    found = jax.jit(grouped_quantile, static_argnums=3)(values, weight, group, n_groups, 0.3)
+    found = by_group(values, weight, group, n_groups, 0.3)
     for j in range(n_groups):
         rows = group == j
         expected = numpy_quantile(values[rows], weight[rows].astype(int), 0.3) if j != 4 else 0.0
@@ -87,19 +88,19 @@ def test_a_light_group_beside_a_heavy_one_is_exact():
     values = jnp.concatenate([jnp.linspace(0, 1, 1000), jnp.array([4.0, 2, 3, 1])])
     weight = jnp.concatenate([jnp.full(1000, 1000.0), jnp.full(4, 0.125)])
     group = jnp.repeat(jnp.arange(2), np.array([1000, 4]), total_repeat_length=1004)
-    np.testing.assert_allclose(grouped_quantile(values, weight, group, 2, 0.5), [0.5, 2.5], rtol=1e-6)
+    np.testing.assert_allclose(by_group(values, weight, group, 2, 0.5), [0.5, 2.5], rtol=1e-6)
 
 
 def test_rows_spread_over_devices_give_the_same_bits(rng):
     values, weight = rng.normal(size=96).astype("f4"), rng.uniform(size=96).astype("f4")
     group = rng.integers(0, 3, 96)
-    whole = grouped_quantile(values, weight, group, 3, 0.4)
+    whole = by_group(values, weight, group, 3, 0.4)
 
     def part(values, weight, group):
         return grouped_quantile(values, weight, group, 3, 0.4, lambda x: jax.lax.psum(x, "device"))
 
     split = (jnp.asarray(a).reshape(4, 24) for a in (values, weight, group))
-    parts = jax.vmap(part, axis_name="device")(*split)
+    parts = jax.jit(jax.vmap(part, axis_name="device"))(*split)
     np.testing.assert_array_equal(parts, np.tile(whole, (4, 1)))
 
 
@@ -118,5 +119,5 @@ def test_derivative_is_that_of_the_selected_values(x64):
 def test_vmap_equals_a_loop(rng):
     values, weight = rng.normal(size=(3, 40)), rng.uniform(size=(3, 40))
     loop = [quantile(jnp.asarray(v), jnp.asarray(w), 0.3) for v, w in zip(values, weight, strict=True)]
-    mapped = jax.vmap(lambda v, w: weighted_quantile(v, w, 0.3))(jnp.asarray(values), jnp.asarray(weight))
+    mapped = jax.jit(jax.vmap(lambda v, w: weighted_quantile(v, w, 0.3)))(values, weight)
     np.testing.assert_array_equal(mapped, loop)

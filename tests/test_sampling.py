@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jboost._runtime.arguments import key_of
 from jboost._sampling import sample_columns, sample_rows
 
 KEYS = 200
@@ -108,3 +110,63 @@ def test_shares_may_be_traced_and_draws_repeat():
     drawn = jax.vmap(lambda share: draw_columns(usable, share, 1.0))(shares)
     assert [set(np.unique(batch.sum(axis=2)).tolist()) for batch in np.asarray(drawn)] == [{2}, {6}]
     np.testing.assert_array_equal(drawn[0], draw_columns(usable, 0.2, 1.0))
+
+
+@jax.jit
+def draw_weighted(usable, by_tree, by_level, weight):
+    draw = jax.vmap(sample_columns, (0, None, None, None, None, None))
+    return draw(jax.random.split(jax.random.key(2), 20 * KEYS), usable, by_tree, by_level, 1, weight)
+
+
+def test_columns_are_drawn_one_by_one_in_proportion_to_their_weights():
+    weight = np.array([1.0, 2.0, 3.0, 0.0, 4.0, 5.0])
+    usable = np.array([True, True, True, True, True, False])  # 1, 2, 3 and 4 are left
+    share = {i: w / 10 for i, w in enumerate(weight) if usable[i] and w > 0}
+    both = {  # of two: either the first or the second
+        i: p + sum(q * p / (1 - q) for j, q in share.items() if j != i) for i, p in share.items()
+    }
+    for by_tree, expected in ((0.25, share), (0.5, both)):
+        drawn = np.asarray(draw_weighted(usable, by_tree, 1.0, jnp.asarray(weight)))[:, 0]
+        assert np.all(drawn.sum(axis=1) == round(4 * by_tree))
+        assert not drawn[:, [3, 5]].any()
+        for i, p in expected.items():
+            assert abs(drawn[:, i].mean() - p) < 5 * np.sqrt(p * (1 - p) / len(drawn))
+
+
+def test_levels_draw_by_weight_among_the_columns_of_the_tree():
+    drawn = np.asarray(draw_weighted(np.ones(4, bool), 1.0, 0.25, jnp.array([1.0, 1.0, 1.0, 5.0])))[:, 0]
+    assert np.all(drawn.sum(axis=1) == 1)
+    assert abs(drawn[:, 3].mean() - 5 / 8) < 5 * np.sqrt(15 / 64 / len(drawn))
+
+
+def test_shares_of_one_take_every_column_that_has_a_weight():
+    drawn = np.asarray(draw_weighted(np.ones(3, bool), 1.0, 1.0, jnp.array([0.1, 0.0, 7.0])))
+    assert np.all(drawn == np.array([True, False, True]))
+
+
+def test_equal_weights_draw_what_no_weights_draw():
+    keys, usable = jax.random.split(jax.random.key(1), KEYS), jnp.ones(10, bool)
+    draw = jax.vmap(sample_columns, (0, None, None, None, None, None))
+    weighted = jax.jit(draw, static_argnums=4)(keys, usable, 0.6, 0.5, N_LEVELS, jnp.full(10, 3.0))
+    np.testing.assert_array_equal(weighted, draw_columns(usable, 0.6, 0.5))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 12345, 2**31 - 1, 2**31, 2**40, -1, -(2**31)])
+def test_the_key_of_a_seed_is_that_of_jax(seed, precision):
+    found, expected = key_of(seed), jax.random.key(seed)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(jax.random.key_data(found), jax.random.key_data(expected))
+
+
+def test_the_key_of_a_seed_for_another_generator():
+    with jax.default_prng_impl("rbg"):
+        found, expected = key_of(3), jax.random.key(3)
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(jax.random.key_data(found), jax.random.key_data(expected))
+
+
+def test_the_key_of_a_seed_is_concrete_inside_a_trace():
+    seen = []
+    jax.jit(lambda x: seen.append(key_of(3)) or x)(0.0)
+    assert not isinstance(seen[0], jax.core.Tracer)
+    np.testing.assert_array_equal(jax.random.key_data(seen[0]), [0, 3])

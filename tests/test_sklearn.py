@@ -223,6 +223,13 @@ def test_a_target_that_is_not_finite_is_refused(make, y):
         make().fit([[1], [2], [3]], y)
 
 
+@pytest.mark.parametrize("dtype", ["Int64", "UInt8", "boolean", "int64[pyarrow]", "bool[pyarrow]"])
+def test_labels_that_could_be_missing_but_are_not_keep_their_kind(dtype):
+    estimator = classifier().fit(X, pd.Series(POSITIVE).astype(bool).astype(dtype))
+    assert estimator.classes_.dtype.kind == ("b" if "bool" in dtype else "u" if "UInt" in dtype else "i")
+    assert_same_model(estimator, classifier().fit(X, POSITIVE))
+
+
 def test_missing_labels_are_refused():
     with pytest.raises(ValueError, match="y contains NaN"):
         classifier().fit(X[:3], pd.Series([0, 1, pd.NA], dtype="Int64"))
@@ -238,7 +245,7 @@ def test_targets_that_are_no_labels_are_refused():
     with pytest.raises(ValueError, match="continuous"):
         classifier().fit(X, Y)
     with pytest.raises(ValueError, match="1d"):
-        classifier().fit(X, np.eye(3)[THREE])
+        classifier().fit(X, np.stack([THREE, THREE], axis=1))
     with pytest.raises(TypeError, match="y must hold real numbers"):
         regressor().fit(X, np.where(POSITIVE, "a", "b"))
     with pytest.raises(TypeError, match="y must hold real numbers"):

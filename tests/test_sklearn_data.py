@@ -54,6 +54,7 @@ def spread(array):
         scipy.sparse.csr_array,
         scipy.sparse.csc_matrix,
         scipy.sparse.coo_array,
+        scipy.sparse.dok_array,
     ],
 )
 def test_containers_and_layouts_give_one_model(make, fitted):
@@ -166,10 +167,10 @@ def test_a_label_without_weight_is_not_there():
     ("weight", "message"),
     [
         (np.zeros(60), "weight.*zero"),
-        (-WEIGHT, "sample_weight must be non-negative"),
-        (np.where(WEIGHT > 1, np.nan, 1.0), "sample_weight contains NaN"),
-        (WEIGHT[:-1], "sample_weight.shape"),
-        (np.ones((60, 1)), "1D"),
+        (-WEIGHT, "sample_weight must be finite and non-negative"),
+        (np.where(WEIGHT > 1, np.nan, 1.0), "sample_weight must be finite .* got nan"),
+        (WEIGHT[:-1], r"sample_weight must have shape \(60,\)"),
+        (np.ones((60, 1)), r"sample_weight must have shape \(60,\)"),
     ],
 )
 def test_weights_that_are_none_are_refused(weight, message):
@@ -177,6 +178,21 @@ def test_weights_that_are_none_are_refused(weight, message):
         regressor().fit(X, Y, weight)
     with pytest.raises(ValueError, match=rf"eval_set\[0\].*{message}"):
         regressor().fit(X, Y, eval_set=[(X, Y)], eval_sample_weight=[weight])
+
+
+def test_masks_are_not_forgotten():
+    some = np.arange(60) % 3 == 0
+    with pytest.raises(ValueError, match=r"^y must not be masked, got 20 masked of 60"):
+        regressor().fit(X, np.ma.masked_array(Y, some))
+    with pytest.raises(ValueError, match=r"^sample_weight must not be masked"):
+        regressor().fit(X, Y, np.ma.masked_array(WEIGHT, some))
+    with pytest.raises(ValueError, match=r"^eval_set\[0\]: y must not be masked"):
+        classifier().fit(X, THREE, eval_set=[(X, np.ma.masked_array(THREE, some))])
+    cells = np.arange(180).reshape(60, 3) % 7 == 0
+    masked, missing = np.ma.masked_array(X, cells), np.where(cells, np.nan, X)
+    estimator = regressor().fit(masked, Y)
+    assert_same_model(estimator, regressor().fit(missing, Y))
+    np.testing.assert_array_equal(estimator.predict(masked), estimator.predict(missing))
 
 
 def test_class_weights_are_sample_weights():
@@ -349,5 +365,26 @@ def test_text_in_a_column_of_numbers_is_no_matter_of_arguments_once_fitted():
 
 
 def test_a_wrong_choice_of_categorical_features_is_named():
-    with pytest.raises(TypeError, match=r"^categorical_features: expected a list"):
+    with pytest.raises(TypeError, match=r"^categorical_features must be a list"):
         regressor(categorical_features="a").fit(frame(), Y)
+
+
+def test_a_dict_of_columns_is_refused_with_advice(fitted):
+    columns = dict(zip(NAMES, X.T, strict=True))
+    for call in (lambda: regressor().fit(columns, Y), lambda: fitted.predict(columns)):
+        with pytest.raises(TypeError, match=r"X must be .*, got dict: pandas.DataFrame\(X\) makes one"):
+            call()
+
+
+def test_too_few_rows_to_hold_some_out():
+    with pytest.raises(
+        ValueError, match=r"validation_fraction=0.1 of 4 rows cannot be held out: The test_size = 1"
+    ):
+        classifier(early_stopping=True).fit(X[:4], [0, 1, 0, 1])
+    with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 1 rows cannot be held out"):
+        regressor(early_stopping=True).fit(X[:1], Y[:1])
+
+
+def test_several_metrics_are_refused_by_name():
+    with pytest.raises(TypeError, match=r"eval_metric must be .* got \['mae', 'rmse'\]; it is one metric"):
+        regressor(eval_metric=["mae", "rmse"]).fit(X, Y, eval_set=[(X, Y)])

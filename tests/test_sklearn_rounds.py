@@ -235,7 +235,9 @@ def test_warm_start_needs_data_and_rounds_that_fit():
         estimator.fit(X, THREE)
     with pytest.raises(ValueError, match="X has 2 features"):
         estimator.fit(X[:, :2], POSITIVE)
-    with pytest.raises(ValueError, match="max_depth"):
+    with pytest.raises(
+        ValueError, match=r"max_depth, .* must stay 2, 'symmetric' and 'vector' in a warm start.* got 3"
+    ):
         estimator.set_params(max_depth=3).fit(X, POSITIVE)
     assert estimator.predict(X).shape == (60,)  # the model is still there
 

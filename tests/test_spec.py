@@ -13,7 +13,7 @@ import pytest
 from jboost import Hyper, Spec
 from jboost._spec import check_hyper
 
-SHARES = ("subsample", "colsample_bytree", "colsample_bylevel")
+SHARES = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
 FIELDS = tuple(field.name for field in dataclasses.fields(Hyper))
 PENALTIES = tuple(name for name in FIELDS if name not in (*SHARES, "learning_rate"))
 
@@ -91,7 +91,7 @@ def test_a_spec_is_a_key_of_the_compilation_cache():
 
 def test_hyper_is_a_pytree_of_its_fields():
     hyper = Hyper(learning_rate=0.3)
-    assert len(jax.tree.leaves(hyper)) == len(FIELDS) == 10
+    assert len(jax.tree.leaves(hyper)) == len(FIELDS) == 12
     doubled = jax.tree.map(lambda x: 2 * x, hyper)
     assert isinstance(doubled, Hyper)
     assert doubled.learning_rate == 0.6
@@ -165,3 +165,26 @@ def test_traced_numbers_pass_and_keep_their_derivative(precision):
 def test_concrete_numbers_are_checked_inside_a_trace_as_well():
     with pytest.raises(ValueError, match=r"^reg_lambda must be non-negative and finite, got -3\.0"):
         jax.jit(lambda rate: check_hyper(Hyper(learning_rate=rate, reg_lambda=-3.0)))(0.5)
+
+
+def test_axes_of_a_vmap_over_some_numbers():
+    hyper = Hyper(learning_rate=jnp.array([0.1, 0.2, 0.3]), gamma=jnp.array([1.0, 2.0, 3.0]), reg_lambda=10.0)
+
+    def total(hyper):
+        return sum(getattr(hyper, name) for name in FIELDS)
+
+    found = jax.vmap(total, in_axes=(Hyper.in_axes("learning_rate", "gamma"),))(hyper)
+    shared = sum(getattr(hyper, name) for name in FIELDS if name not in ("learning_rate", "gamma"))
+    np.testing.assert_allclose(found, shared + np.array([1.1, 2.2, 3.3]), rtol=1e-6)
+    axes = Hyper.in_axes("subsample")
+    assert [name for name in FIELDS if getattr(axes, name) == 0] == ["subsample"]
+    assert [name for name in FIELDS if getattr(axes, name) is None] == [n for n in FIELDS if n != "subsample"]
+
+
+def test_axes_of_unknown_numbers_are_refused():
+    with pytest.raises(ValueError, match=r"names among learning_rate, .*, got 'eta'"):
+        Hyper.in_axes("gamma", "eta")
+    with pytest.raises(ValueError, match="must name at least one of learning_rate"):
+        Hyper.in_axes()
+    with pytest.raises(TypeError, match="names of numbers of Hyper, got 0"):
+        Hyper.in_axes(0)  # pyright: ignore[reportArgumentType]

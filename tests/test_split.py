@@ -12,7 +12,7 @@ import pytest
 from split_oracle import N_CODES, N_FEATURES, N_NODES, make_rules, naive_gain, naive_split, random_histogram
 
 from jboost._runtime.typing import WORD, Layout
-from jboost._split import Rules, Split, best_split, leaf_value, routing_table
+from jboost._split import Rules, Tree, best_split, leaf_value, routing_table
 from jboost._split.formulas import sum_in_pairs
 from jboost._split.thresholds import Best, search, search_in_turn, totals
 
@@ -128,7 +128,7 @@ def one_node(codes: Any, g: Any, h: Any) -> jax.Array:
     return jnp.asarray(histogram)
 
 
-def split_one(histogram: jax.Array, has_missing: bool = True, categorical: Any = (), **choices: Any) -> Split:
+def split_one(histogram: jax.Array, has_missing: bool = True, categorical: Any = (), **choices: Any) -> Tree:
     n_codes = histogram.shape[0]
     layout = Layout(n_codes, has_missing, categorical, n_codes if categorical else 0)
     rules = make_rules([1.0, 1.0], grow_policy="depthwise", **choices)
@@ -192,7 +192,9 @@ def test_where_nothing_is_gained_nothing_is_split(precision):
     for split in (split_one(flat, reg_lambda=0.0), split_one(flat, reg_lambda=0.0, categorical=(0,))):
         assert (int(split.threshold[0]), float(split.gain[0])) == (5, 0.0)
         assert not np.any(
-            routing_table(split, Layout(5, True, (0,) if split.categories_right.size else (), 5))
+            routing_table(
+                split, Layout(5, True, (0,) if np.size(np.asarray(split.categories_right)) else (), 5)
+            )
         )
     steep = one_node([[1, 2]], [-4, 4], [1, 1])  # the gain is 16
     assert split_one(steep, reg_lambda=0.0, gamma=16.0).threshold[0] == 4
@@ -236,7 +238,7 @@ def test_routing_table_unpacks_every_code(rng):
     right = rng.random((4, layout.n_codes)) < 0.5
     powers = 2 ** np.arange(WORD, dtype=np.uint64)
     words = (right.reshape(4, 3, WORD) * powers).sum(axis=2).astype(np.uint32)
-    split = Split(
+    split = Tree(
         feature=jnp.array([2, 2, 0, 2]),
         threshold=jnp.array([5, 1, 70, 0]),
         missing_right=jnp.asarray(right[:, 0]),

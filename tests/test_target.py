@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from jboost._runtime.arguments import as_key, as_target, as_weight
+from jboost._runtime.typing import is_traced
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_a_pytree_keeps_its_structure(precision):
         ([], ValueError, r"y must have at least one row, got shape \(0,\)"),
         (np.zeros((0, 3)), ValueError, r"y must have at least one row, got shape \(0, 3\)"),
         (3.0, ValueError, "y must have one value for each row, got a scalar"),
-        ({"a": np.ones(2), "b": 1.0}, ValueError, "y must have one value for each row, got a scalar"),
+        ({"a": np.ones(2), "b": 1.0}, ValueError, r"y\['b'\] must have one value for each row, got a scalar"),
         ({"a": np.ones(2), "b": np.ones(3)}, ValueError, r"y must have the same number of rows .*\[2, 3\]"),
         ({}, TypeError, "y must be an array or a pytree of arrays, got dict"),
         (None, TypeError, "y must be an array or a pytree of arrays, got NoneType"),
@@ -92,11 +94,95 @@ def test_a_pytree_keeps_its_structure(precision):
         (np.array([1.0, {}], object), TypeError, "y must hold real numbers, got an array of objects"),
         (pd.Series([1, None], dtype="Int64"), (TypeError, ValueError), "y must "),
         (pd.Series(["a", "b"], dtype="category"), TypeError, "y must hold real numbers"),
+        (pd.DataFrame({"a": ["u", "v"]}), TypeError, "y must hold real numbers"),
+        ({"a": ["u"]}, TypeError, r"y\['a'\] must hold real numbers, got dtype <U1"),
+        ([1.0, pd.NA], ValueError, "y must be finite, got nan in row 1"),
+        ("target", TypeError, "y must be an array .*, got str 'target'; read the data first"),
+        (
+            pl.LazyFrame({"a": [1.0]}),
+            TypeError,
+            r"y must be an array .*, got LazyFrame.*; give y.collect\(\)",
+        ),
+        (iter([1.0]), TypeError, r"y must be an array .*, got list_iterator; give list\(y\)"),
+        (
+            np.ma.masked_equal([1.0, 5.0, 5.0], 5),
+            ValueError,
+            "y must not be masked, got 2 masked of 3 values; drop",
+        ),
+        ({"a": np.ma.masked_equal([1, 5], 5)}, ValueError, r"y\['a'\] must not be masked, got 1 masked of 2"),
     ],
 )
 def test_what_is_no_target_is_refused_with_its_name(y, error, message):
     with pytest.raises(error, match=f"^{message}"):
         as_target(y, "y")
+
+
+@pytest.mark.parametrize(
+    ("frame", "values"),
+    [
+        (pd.DataFrame({"b": [1.5, 2.0], "a": [0, 1]}), [[1.5, 0.0], [2.0, 1.0]]),
+        (pl.DataFrame({"b": [1.5, 2.0], "a": [0, 1]}), [[1.5, 0.0], [2.0, 1.0]]),
+        (pa.table({"b": [1.5, 2.0], "a": [0, 1]}), [[1.5, 0.0], [2.0, 1.0]]),
+        (pd.DataFrame({"only": [1.5, 2.0]}), [1.5, 2.0]),
+        (pl.DataFrame({"only": [1, 2]}), [1, 2]),
+        (pa.table({"only": [1.5, 2.0]}), [1.5, 2.0]),
+        (np.array([[1.5], [2.0]]), [[1.5], [2.0]]),  # an array stays as it is
+    ],
+)
+def test_a_frame_is_its_columns_in_order(frame, values):
+    target = as_target(frame, "y")
+    assert target.shape == np.shape(values)
+    np.testing.assert_array_equal(target, values)
+
+
+def test_a_mask_that_hides_nothing_is_no_mask():
+    np.testing.assert_array_equal(as_target(np.ma.masked_array([1.0, 5.0]), "y"), [1.0, 5.0])
+    np.testing.assert_array_equal(
+        as_weight(np.ma.masked_array([1.0, 5.0], [False, False]), 2, "w"), [1.0, 5.0]
+    )
+
+
+@pytest.mark.parametrize("gap", [np.nan, None, pd.NA])
+def test_gaps_pass_where_the_loss_takes_them(gap):
+    y = np.array([[1.0, gap], [gap, 2.0], [3.0, gap]], object if gap is not np.nan else float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        target = as_target(y, "y", allow_nan=True)
+    np.testing.assert_array_equal(target, [[1.0, np.nan], [np.nan, 2.0], [3.0, np.nan]])
+    with pytest.raises(ValueError, match=r"^y must be finite, got -inf in row 1"):
+        as_target([[1.0, np.nan], [-np.inf, 2.0]], "y", allow_nan=True)
+
+
+def test_digits_are_warned_of_beside_gaps():
+    y = np.array([[0.1, 1e9, np.nan], [np.nan, 1e9 + 1, np.nan], [0.3, np.nan, np.nan]])
+    with pytest.warns(
+        UserWarning, match="^y varies so little around a large value that float32 loses up to 1 of"
+    ):
+        as_target(y, "y", allow_nan=True)
+    y[0, 1] = 2e9
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        as_target(y, "y", allow_nan=True)
+
+
+@pytest.mark.parametrize(
+    "dtype", [bool, jnp.uint8, jnp.int16, jnp.int32, jnp.uint32, jnp.float16, jnp.float32]
+)
+def test_arrays_of_jax_stay_concrete_inside_a_trace(dtype):
+    values = jnp.array([1, 0, 1], dtype)
+
+    @jax.jit
+    def inside(x):
+        target, weight = as_target({"a": values}, "y")["a"], as_weight(values, 3, "w")
+        assert not is_traced(target, weight)
+        return x + target + weight
+
+    np.testing.assert_array_equal(inside(jnp.float32(1)), [3, 1, 3])
+
+
+def test_a_list_of_traced_numbers_is_one_array():
+    compiled = jax.jit(lambda a, b: (as_target([a, b], "y"), as_weight([a, b], 2, "w")))
+    np.testing.assert_array_equal(compiled(1.0, 2.0), [[1.0, 2.0], [1.0, 2.0]])
 
 
 def test_large_doubles_are_refused_where_there_is_no_float64(precision):
@@ -190,14 +276,20 @@ def test_the_weight_of_every_row_is_one_by_default(precision):
     [
         (["a", "b"], TypeError, "w must hold real numbers, got dtype <U1"),
         (np.array([1j, 1]), TypeError, "w must hold real numbers, got dtype complex128"),
-        (np.array([1, None], object), TypeError, "w must hold real numbers, got dtype object"),
+        (np.array([1, None], object), ValueError, "w must be finite and non-negative, got nan in row 1"),
         (1.0, ValueError, r"w must have shape \(2,\), one weight for each row, got \(\)"),
         ([1.0], ValueError, r"w must have shape \(2,\), one weight for each row, got \(1,\)"),
         (np.ones((2, 1)), ValueError, r"w must have shape \(2,\), one weight for each row, got \(2, 1\)"),
         ([1.0, -1.0], ValueError, "w must be finite and non-negative, got -1.0 in row 1"),
         ([np.nan, 1.0], ValueError, "w must be finite and non-negative, got nan in row 0"),
         ([1.0, np.inf], ValueError, "w must be finite and non-negative, got inf in row 1"),
-        ([0.0, 0.0], ValueError, "w must not be 0 for every row"),
+        (
+            np.ma.masked_array([1.0, 1.0], [True, False]),
+            ValueError,
+            "w must not be masked, got 1 masked of 2",
+        ),
+        (pl.LazyFrame({"w": [1.0, 2.0]}), TypeError, r"w must be an array .* give w.collect\(\)"),
+        ([0.0, 0.0], ValueError, "w must hold a weight above zero, got zero for every row"),
     ],
 )
 def test_what_is_no_weight_is_refused_with_its_name(weight, error, message):

@@ -16,7 +16,8 @@ from jboost._fixed_point import find_scale
 from jboost._histogram import with_siblings, xla
 from jboost._runtime.typing import Layout
 from jboost._split import Rules
-from jboost._tree import Columns, Derivatives, Tree, grow_by_level, grow_tree, leaf_index, native, tree_depth
+from jboost._tree import Columns, Derivatives, Tree, arrange, choose_engine, leaf_index, native, tree_depth
+from jboost._tree.levels import grow_by_level
 
 N, DEPTH, N_CODES = 200, 3, 16
 LAYOUT = Layout(N_CODES, True, (3,), 10)
@@ -37,12 +38,18 @@ def rows() -> tuple[Any, ...]:
     return codes.astype(np.uint8), pairs.astype(np.float32), rng.random(N) < 0.8
 
 
-@pytest.fixture(params=["by level", "native", "public"])
+def grow_chosen(columns: Columns, *rest: Any) -> Any:
+    """Grow a tree by the engine that a fit chooses."""
+    engine = choose_engine(rest[-1].spec)
+    return engine.grow(columns._replace(bins=arrange(engine, columns.bins)), *rest)
+
+
+@pytest.fixture(params=["by level", "native", "chosen"])
 def grow(request):
     """Give each way to grow a tree: (codes, pairs, active, spec, allowed, layout) -> (tree, leaf)."""
     if request.param == "native":
         native_library.require(native.is_available)
-    twin = {"by level": grow_by_level, "native": native.grow_tree, "public": grow_tree}[request.param]
+    twin = {"by level": grow_by_level, "native": native.grow_tree, "chosen": grow_chosen}[request.param]
 
     def call(
         codes: Any, pairs: Any, active: Any, spec: Spec, allowed: Any = EVERY_COLUMN, layout: Layout = LAYOUT
@@ -61,13 +68,13 @@ def compiled_grow(
     # Inactive rows keep some derivatives: it is the tree that must not count them.
     pairs = jnp.where(active[:, None], pairs, 3 * pairs)
     hyper = jax.tree.map(jnp.float32, Hyper(min_child_weight=3.0))
-    tree, leaf = twin(
+    bins = native.group_columns(bins) if twin is native.grow_tree else bins
+    return twin(
         Columns(bins, allowed, layout),
         Derivatives(pairs[:, :1], pairs[:, 1:]),
         active,
-        Rules(hyper, 1 / scale, spec),
+        Rules(hyper, scale, spec),
     )
-    return tree if isinstance(tree, Tree) else Tree(*tree), leaf
 
 
 @pytest.fixture(params=POLICIES)
@@ -90,6 +97,7 @@ def naive_leaf(tree: Tree, codes: np.ndarray, symmetric: bool) -> np.ndarray:
             if code == 0:
                 right = bool(tree.missing_right[slot])
             elif tree.feature[slot] in LAYOUT.categorical and tree.threshold[slot] < N_CODES:
+                assert tree.categories_right is not None
                 right = bool(int(tree.categories_right[slot, code // 32]) >> (code % 32) & 1)
             else:
                 right = bool(code > tree.threshold[slot])
@@ -148,10 +156,10 @@ def test_inactive_rows_are_only_routed(grow, spec):
 
 def test_given_histograms_and_wider_codes_grow_the_same_tree(spec):
     codes, pairs, active = rows()
-    tree, leaf = compiled_grow(codes, pairs, active, EVERY_COLUMN, spec, grow_tree, LAYOUT)
+    tree, leaf = compiled_grow(codes, pairs, active, EVERY_COLUMN, spec, grow_chosen, LAYOUT)
     wider, plain = (
         codes.astype(np.uint16),
-        functools.partial(grow_tree, build_histogram=xla.scatter_in_blocks),
+        functools.partial(grow_by_level, build=xla.scatter_in_blocks),
     )
     by_level, leaf_by_level = compiled_grow(wider, pairs, active, EVERY_COLUMN, spec, plain, LAYOUT)
     assert_same_tree(by_level, tree)

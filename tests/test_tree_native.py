@@ -20,7 +20,9 @@ from jboost._runtime import library
 from jboost._runtime.typing import Layout
 from jboost._spec import GrowPolicy
 from jboost._split import Rules
-from jboost._tree import Columns, Derivatives, Tree, arrange_bins, grow_by_level, grow_tree, native
+from jboost._tree import Columns, Derivatives, Tree, arrange_on_host, choose_engine, native
+from jboost._tree.engines import WHOLE_TREE
+from jboost._tree.levels import grow_by_level
 
 CATEGORY_CODES = 16
 
@@ -101,13 +103,13 @@ def draw(case: Case, seed: int = 0, dtype: Any = np.float32) -> tuple[Any, ...]:
     hyper = jax.tree.map(lambda number: jnp.asarray(number, dtype), Hyper(**case.hyper))
     allowed = rng.random((case.depth, case.f)) < case.allowed
     bins = bins.astype(np.uint8 if case.codes <= 256 else np.uint16)
-    return bins, allowed, derivatives, active, Rules(hyper, 1 / scale, spec)
+    return bins, allowed, derivatives, active, Rules(hyper, scale, spec)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def grow(twin: Any, layout: Layout, bins: Any, allowed: Any, *rest: Any) -> tuple[Tree, jax.Array]:
-    tree, leaf = twin(Columns(bins, allowed, layout), *rest)
-    return Tree(*tree) if isinstance(tree, tuple) else tree, leaf
+    bins = native.group_columns(bins) if twin is native.grow_tree else bins
+    return twin(Columns(bins, allowed, layout), *rest)
 
 
 def assert_same(found: Any, expected: Any) -> None:
@@ -240,7 +242,7 @@ def test_missing_values_against_all_categories(policy, max_cat_to_onehot, rng):
     scale = jnp.stack([find_scale(values).factor for values in derivatives], axis=-1).reshape(-1)
     hyper = jax.tree.map(jnp.float32, Hyper(reg_lambda=0.0))
     spec = Spec(max_depth=1, grow_policy=policy, max_cat_to_onehot=max_cat_to_onehot)
-    rest = (codes, np.ones((1, 1), bool), derivatives, np.ones(300, bool), Rules(hyper, 1 / scale, spec))
+    rest = (codes, np.ones((1, 1), bool), derivatives, np.ones(300, bool), Rules(hyper, scale, spec))
     layout = Layout(4, True, (0,), 4)
     tree, leaf = grow(native.grow_tree, layout, *rest)
     assert_same((tree, leaf), grow(grow_by_level, layout, *rest))
@@ -274,14 +276,14 @@ def test_columns_are_grouped(f, dtype, rng):
 
 @pytest.mark.parametrize("name", ["five outputs", "codes of two bytes", "many rows"])
 def test_arranged_bins_give_the_same_tree(name):
-    if not native.is_preferred():
+    if choose_engine(Spec()) != WHOLE_TREE:
         pytest.skip("bins are arranged in groups only where there is nothing but a CPU")
     case = CASES[name]
     bins, allowed, derivatives, active, rules = draw(case)
-    expected = grow(grow_tree, case.layout, bins, allowed, derivatives, active, rules)
-    arranged = arrange_bins(bins, case.n + 40)
+    expected = grow(native.grow_tree, case.layout, bins, allowed, derivatives, active, rules)
+    arranged = arrange_on_host(WHOLE_TREE, bins, case.n + 40)
     assert arranged.ndim == 3
     longer = [jnp.pad(values, ((0, 40), (0, 0)), constant_values=7) for values in derivatives]
     more = (Derivatives(*longer), np.pad(active, (0, 40)))
-    tree, leaf = grow(grow_tree, case.layout, arranged, allowed, *more, rules)
+    tree, leaf = grow(WHOLE_TREE.grow, case.layout, arranged, allowed, *more, rules)
     assert_same((tree, leaf[: case.n]), expected)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.benchmark.fresh import time_processes
 from experiments.benchmark.libraries import JBoost, XGBoost, load, make_data
 from experiments.benchmark.machine import about, keep_to_cores, peak_memory
 
@@ -161,6 +162,11 @@ def first_fit(job: Job) -> Figures:
     return {"seconds": first, "import_seconds": imported, "second_fit_seconds": seconds_of(whole)}
 
 
+def first_minute(job: Job, warm: bool = False) -> Figures:
+    """Time a new process from the first import to a fitted estimator, with nothing compiled before or a warm cache."""
+    return {**time_processes(job.library, *make_data(job.rows), job.trees, job.bins, warm)}
+
+
 def recompile(job: Job) -> Figures:
     """Count the programs that JAX compiles in later fits, which differ in numbers, rounds and rows."""
     import jax
@@ -196,6 +202,8 @@ KINDS: dict[str, Callable[[Job], Figures]] = {
     "custom_loss": custom_loss,
     "predict": predict,
     "first_fit": first_fit,
+    "first_minute": first_minute,
+    "first_minute_warm": lambda job: first_minute(job, warm=True),
     "recompile": recompile,
     "about": lambda job: about(),
 }

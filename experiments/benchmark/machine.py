@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("jboost", "jax", "jaxlib", "numpy", "xgboost", "lightgbm", "catboost")
+PACKAGES = ("jboost", "jax", "jaxlib", "numpy", "scikit-learn", "xgboost", "lightgbm", "catboost")
 
 
 def is_installed(library: str) -> bool:
     """Say whether a library of the comparison can be imported."""
-    return importlib.util.find_spec(library.partition("-")[0]) is not None
+    return importlib.util.find_spec(library.replace("scikit-learn", "sklearn").partition("-")[0]) is not None
 
 
 def cores() -> list[int]:
@@ -47,7 +47,7 @@ def about() -> dict[str, Any]:
 
     return {
         "versions": {"python": platform.python_version()}
-        | {name: _version(name) for name in PACKAGES if importlib.util.find_spec(name)},
+        | {name: _version(name) for name in PACKAGES if is_installed(name)},
         "processor": _processor(),
         "cores": len(cores()),
         "device": jax.devices()[0].device_kind,

@@ -28,18 +28,18 @@ TOP = 10
 
 # By the file under jboost/ and the function; the first rule that fits a call counts.
 GROUPS = (
-    (r"weighted_derivatives|^_objective/(?!leaves)|^losses", "derivatives"),
+    (r"derivatives_by_row|^_objective/(?!leaf_rules|leaves)|^losses", "derivatives"),
     (r"quantise|^_fixed_point|fixed_point\.py", "fixed point"),
     (r"^_histogram", "histograms"),
     (r"^_split", "split search"),
     (r"^_tree/native", "whole tree in C++"),
     (r"^_tree", "routing"),
-    (r"^_model|^_objective/leaves", "leaves"),
+    (r"^_model|^_objective/(leaf_rules|leaves)", "leaves"),
     (r"^_sampling", "sampling"),
-    (r"mean_loss|weighted_mean", "training loss"),
+    (r"train_loss|_plain_mean", "training loss"),
 )
 # Whatever it calls, sums in fixed point say, serves the leaves.
-LEAVES = r"^_objective/leaves(?!.*weighted_derivatives)"
+LEAVES = r"^_objective/(leaf_rules|leaves)(?!.*moved_by)"
 
 _STACK_TABLE = re.compile(r"^(FileNames|FunctionNames|FileLocations|StackFrames)$")
 _OPERATION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = .*?stack_frame_id=(\d+)")

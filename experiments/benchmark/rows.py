@@ -58,6 +58,9 @@ SWEEP_GPU = Case("sweep-gpu", "sweep", SMALL, 200, device="gpu", libraries=("jbo
 CUSTOM_LOSS = Case("custom-loss", "custom_loss", MILLION, 30, libraries=("jboost", "xgboost"))
 PREDICT = Case("predict", "predict", MILLION, 500, device="cpu")
 FIRST_FIT = Case("first-fit", "first_fit", SMALL, 200)
+ESTIMATORS = ("sklearn", "lightgbm")  # that a new user may have tried before
+COLD = Case("first-minute", "first_minute", SMALL, 100, device="cpu", libraries=("jboost", *ESTIMATORS))
+WARM = Case("first-warm", "first_minute_warm", SMALL, 100, device="cpu", libraries=("jboost", *ESTIMATORS))
 RECOMPILE = Case("recompile", "recompile", SMALL, 200, libraries=("jboost",))
 
 _RATES = ("ms_per_tree", "ms/tree")
@@ -100,6 +103,24 @@ ROWS = (
         3.0,
         1.5,
         absolute=True,
+    ),
+    Row(
+        "first-minute",
+        "10,000 x 28, 100 trees: a new process from the first import to a fitted estimator, nothing compiled before",
+        COLD,
+        *_CALL,
+        1.8,
+        1.2,
+        peers=("sklearn",),
+    ),
+    Row(
+        "first-warm",
+        "the same where such a process ran before",
+        WARM,
+        *_CALL,
+        1.2,
+        1.0,
+        peers=("sklearn",),
     ),
     Row(
         "recompile",

@@ -55,7 +55,7 @@ def run_apart(job: Job, device: str = "any") -> Figures:
 def environment(device: str) -> dict[str, str]:
     """Make the environment of a child: everything is compiled there, on the CPU if the case is one of the CPU."""
     kept = {name: value for name, value in os.environ.items() if "COMPILATION_CACHE" not in name}
-    return kept | ({"JAX_PLATFORMS": "cpu"} if device == "cpu" else {})
+    return kept | {"JBOOST_CACHE": "0"} | ({"JAX_PLATFORMS": "cpu"} if device == "cpu" else {})
 
 
 def make_job(case: Case, library: str, options: Options, gpu: bool) -> Job:

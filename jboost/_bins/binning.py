@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
+import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt, UInt32
+from jaxtyping import Array, UInt, UInt32
 
 from jboost._bins import native
-from jboost._bins.arguments import categorical_mask, check_max_bins, check_weight
-from jboost._bins.categories import Categories, category_codes, category_tables, find_categories
-from jboost._bins.columns import HOW_TO_HAVE_CATEGORIES, Columns, read_columns
-from jboost._bins.device import count_below, float_words, host_words, is_nan, look_up, traced_words
-from jboost._bins.edges import BinEdges, Features, edges_from_exact
-from jboost._bins.quantiles import column_edges
+from jboost._bins.arguments import categorical_mask, check_max_bins, check_missing, rows_for_edges
+from jboost._bins.categories import category_codes, category_tables
+from jboost._bins.device import are_equal, count_below, host_words, is_nan, look_up, traced_words
+from jboost._bins.edges import BinEdges, Features
+from jboost._bins.finding import find_edges, map_columns
+from jboost._bins.table import HOW_TO_HAVE_CATEGORIES, Table, in_precision, read_table
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import MISSING_BIN, as_array, empty_for_device, is_traced, pytree, static_field
-
-_T = TypeVar("_T")
-_CELLS_WORTH_THREADS = 1 << 17  # fewer are done before a pool of threads has started
 
 
 @pytree
@@ -58,6 +55,7 @@ def bin_features(
     sample_weight: Any = None,
     categorical: Sequence[str] | Sequence[int] | Sequence[bool] | np.ndarray | None = None,
     edges: BinEdges | None = None,
+    missing: float | None = None,
 ) -> Binned:
     """Find the bin edges of X, or take given ones, and return the bin code of every value.
 
@@ -83,8 +81,12 @@ def bin_features(
         category, enum or string. Each category has a bin; above `max_bins` categories, the rarest share the
         last. Categories are str, int, float or bool; others (dates, bytes, tuples) are refused.
     edges : BinEdges, optional
-        Take these edges, and leave the three arguments above out. Columns are matched by name if both sides
+        Take these edges, and leave the other arguments out. Columns are matched by name if both sides
         have names, by position otherwise. A category that the edges do not know counts as missing.
+
+    missing : float, optional
+        A number that stands for a missing value, such as -999, beside NaN. The edges remember it. It is compared as
+        a number of the column's own precision.
 
     Returns
     -------
@@ -116,29 +118,29 @@ def bin_features(
     [[1, 2]]
     """
     if isinstance(X, Binned):
-        raise TypeError("X: expected unbinned features, got a Binned")
+        raise TypeError("X must be features that are not binned yet, got a Binned")
     if edges is not None:
         if not isinstance(edges, BinEdges):
-            raise TypeError(f"edges: expected BinEdges, got {type(edges).__name__}")
-        if sample_weight is not None or categorical is not None or max_bins not in (255, edges.max_bins):
+            raise TypeError(f"edges must be BinEdges, got {type(edges).__name__}")
+        alone = sample_weight is None and categorical is None and missing is None
+        if not alone or max_bins not in (255, edges.max_bins):
             raise ValueError(
-                "edges: expected no max_bins, sample_weight or categorical beside them; edges fix these"
+                "edges must come without max_bins, sample_weight, categorical and missing, which they fix, got some"
             )
         return apply_edges(edges, X)
-    if is_traced(X):
-        raise TypeError(
-            "X: expected concrete values to find bin edges from, got a traced array; bin before jit"
-        )
+    if isinstance(X, jax.core.Tracer):
+        raise TypeError("X must be concrete to find bin edges from, got a traced array; bin before jit")
     check_max_bins(max_bins)
-    columns = read_columns(X)
-    if 0 in columns.shape:
-        what = "sample" if columns.shape[0] == 0 else "feature"
+    missing = check_missing(missing)
+    table = read_table(X, missing)
+    if 0 in table.shape:
+        what = "sample" if table.shape[0] == 0 else "feature"
         raise ValueError(
-            f"X: Found array with 0 {what}(s) (shape={columns.shape}) while a minimum of 1 is required."
+            f"X must not be empty: Found array with 0 {what}(s) (shape={table.shape}) while a minimum of 1 is required."
         )
-    weight = check_weight(sample_weight, columns.shape[0])
-    found = _find_edges(columns, weight, int(max_bins), categorical_mask(categorical, columns))
-    return apply_edges(found, columns)
+    rows, weight = rows_for_edges(sample_weight, table.shape[0])
+    found = find_edges(table, rows, weight, int(max_bins), categorical_mask(categorical, table), missing)
+    return apply_edges(found, table)
 
 
 def apply_edges(edges: BinEdges, X: Any) -> Binned:
@@ -157,80 +159,41 @@ def read_bins(edges: BinEdges, X: Any) -> UInt[np.ndarray | Array, "f n"]:
     if isinstance(X, Binned):
         check_same_edges(edges, X.edges)
         return X.bins
-    if is_traced(X):
+    if isinstance(X, jax.core.Tracer):
         return _device_codes(edges, traced_words(X), {})
-    columns = X if isinstance(X, Columns) else read_columns(X)
-    order = _match_columns(edges.features, columns)
+    table = X if isinstance(X, Table) else read_table(X, edges.features.missing)
+    order = _match_columns(edges.features, table)
     try:
         if is_traced(edges):
-            return _device_codes(edges, *_concrete_words(edges.features, columns, order))
-        return _host_codes(edges, columns, order)
+            return _device_codes(edges, *_concrete_words(edges.features, table, order))
+        return _host_codes(edges, table, order)
     except TypeError as error:  # a choice between numbers and categories was made with the edges
         raise TypeError(
             str(error).replace(HOW_TO_HAVE_CATEGORIES, ", as it had when the edges were found")
         ) from error
 
 
-# ---------------------------------------------------------------- finding edges
-
-
-def _find_edges(
-    columns: Columns,
-    weight: Float[np.ndarray, " n"] | None,
-    max_bins: int,
-    categorical: Bool[np.ndarray, " f"],
-) -> BinEdges:
-    def find(j: int) -> tuple[np.ndarray, Categories | None]:
-        if categorical[j]:
-            return np.zeros(0), find_categories(columns.factor(j), weight, max_bins)
-        return column_edges(columns.numbers(j), weight, max_bins), None
-
-    rows, known = zip(*_map_columns(find, range(columns.shape[1]), columns.shape[0]), strict=True)
-    most_bins = max(
-        max(c.codes, default=0) if c else row.size + 1 for row, c in zip(rows, known, strict=True)
-    )
-    n_codes = 16 if most_bins < 16 else -(-(most_bins + 1) // 32) * 32
-    exact = np.full(
-        (len(rows), n_codes - 2), np.inf
-    )  # the shape follows from n_codes alone: few compilations
-    for j, row in enumerate(rows):
-        exact[j, : row.size] = row
-    return edges_from_exact(exact, n_codes, max_bins, Features(columns.names, known))
-
-
-def _map_columns(function: Callable[[int], _T], columns: Sequence[int], n_rows: int) -> list[_T]:
-    """Call the function for each column, on all cores: NumPy sorts and searches without holding the GIL."""
-    if n_rows * len(columns) < _CELLS_WORTH_THREADS:
-        return [function(j) for j in columns]
-    with ThreadPoolExecutor(min(len(columns), _n_cores())) as pool:
-        return list(pool.map(function, columns))
-
-
-def _n_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 # ---------------------------------------------------------------- applying edges
 
 
-def _host_codes(edges: BinEdges, columns: Columns, order: Sequence[int]) -> UInt[np.ndarray, "f n"]:
-    exact, upper = edges.exact, np.asarray(edges.upper)
-    bins = empty_for_device((edges.n_features, columns.shape[0]), edges.code_dtype)
+def _host_codes(edges: BinEdges, table: Table, order: Sequence[int]) -> UInt[np.ndarray, "f n"]:
+    exact, upper = edges.exact, edges.upper
+    bins = empty_for_device((edges.n_features, table.shape[0]), edges.code_dtype)
     remaining: Sequence[int] = range(edges.n_features)
-    if columns.matrix is not None and native.can_bin(columns.matrix):
+    if table.matrix is not None and native.can_bin(table.matrix):
         # An array has no names, so its columns are in order. Those with categories are written over below.
-        table = upper if columns.matrix.dtype == np.float32 else exact
-        native.fill_codes(columns.matrix, table, bins, native.ALL_THREADS)
+        sorted_edges = upper if table.matrix.dtype == np.float32 else exact
+        native.fill_codes(table.matrix, sorted_edges, bins, native.ALL_THREADS)
         remaining = edges.features.categorical
 
     def fill(j: int) -> None:
         known = edges.features.categories[j]
         if known is None:
-            native.fill_column(columns.numbers(order[j]), exact[j], upper[j], bins[j])
+            native.fill_column(table.numbers(order[j]), exact[j], upper[j], bins[j])
         else:
-            bins[j] = category_codes(known, columns.factor(order[j]), columns.label(order[j]))
+            bins[j] = category_codes(known, table.factor(order[j]), table.label(order[j]))
 
-    _map_columns(fill, remaining, columns.shape[0])
+    map_columns(fill, remaining, table.shape[0])
     return bins
 
 
@@ -239,8 +202,12 @@ def _device_codes(
 ) -> UInt[Array, "f n"]:
     """Bin values given as words, on the device; `rows` has the features that were binned on the host."""
     _check_width(edges.n_features, words.shape[0])
-    table = float_words(edges.upper) if words.shape[-1] == 1 else edges.upper_bits
-    codes = jnp.where(is_nan(words), MISSING_BIN, count_below(table, words) + 1)
+    table = edges.rounded_bits[..., None] if words.shape[-1] == 1 else edges.upper_bits
+    is_missing = is_nan(words)
+    if edges.features.missing is not None:
+        dtype = np.dtype(np.float32 if words.shape[-1] == 1 else np.float64)
+        is_missing |= are_equal(words, host_words(in_precision(edges.features.missing, dtype)))
+    codes = jnp.where(is_missing, MISSING_BIN, count_below(table, words) + 1)
     for j, row in rows.items():
         codes = codes.at[j].set(row)
     categorical = {j: known for j, known in enumerate(edges.features.categories) if known and j not in rows}
@@ -252,31 +219,31 @@ def _device_codes(
 
 
 def _concrete_words(
-    features: Features, columns: Columns, order: Sequence[int]
+    features: Features, table: Table, order: Sequence[int]
 ) -> tuple[UInt32[np.ndarray, "f n 2"], dict[int, np.ndarray]]:
     """Return numeric columns as float64 words, for traced edges, and the codes of categorical columns."""
-    values = np.full((len(order), columns.shape[0]), np.nan)
+    values = np.full((len(order), table.shape[0]), np.nan)
     rows: dict[int, np.ndarray] = {}
     for j, known in enumerate(features.categories):
         if known is None:
-            values[j] = columns.numbers(order[j])
+            values[j] = table.numbers(order[j])
         else:
-            rows[j] = category_codes(known, columns.factor(order[j]), columns.label(order[j]))
+            rows[j] = category_codes(known, table.factor(order[j]), table.label(order[j]))
     return host_words(values), rows
 
 
 # ---------------------------------------------------------------- fitting X to edges
 
 
-def _match_columns(features: Features, columns: Columns) -> Sequence[int]:
+def _match_columns(features: Features, table: Table) -> Sequence[int]:
     """Find the column of X for each feature: by name if both sides have names, by position otherwise."""
-    width, names = columns.shape[1], columns.names
+    width, names = table.shape[1], table.names
     if features.names is not None and names is not None:
         missing = [name for name in features.names if name not in set(names)]
         extra = [name for name in names if name not in set(features.names)]
         if missing or extra:
             raise ValueError(
-                "X: expected the column names that the edges were found with; "
+                "X must have the column names that the edges were found with, got "
                 f"missing {missing[:5]} ({len(missing)}), unexpected {extra[:5]} ({len(extra)})"
             )
         place = {name: j for j, name in enumerate(names)}
@@ -293,12 +260,12 @@ def _check_width(n_features: int, width: int) -> None:
 def check_same_edges(edges: BinEdges, other: BinEdges) -> None:
     if edges is other:
         return
-    same = (edges.features, edges.n_codes, edges.upper.shape) == (
+    same = (edges.features, edges.n_codes, edges.rounded_bits.shape) == (
         other.features,
         other.n_codes,
-        other.upper.shape,
+        other.rounded_bits.shape,
     )
     if same and not is_traced(edges, other):
         same = np.array_equal(np.asarray(edges.upper_bits), np.asarray(other.upper_bits))
     if not same:
-        raise ValueError("X: expected rows binned by the edges of the model, got a Binned with other edges")
+        raise ValueError("X must be binned by the edges of the model, got a Binned with other edges")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, UInt32
 
-from jboost._bins.columns import Factor
 from jboost._bins.device import host_words
+from jboost._bins.table import Factor
 from jboost._runtime.typing import MISSING_BIN
 
 Category = str | bool | int | float
@@ -53,25 +53,35 @@ class Categories:
         same_types = list(map(type, self.values)) == list(map(type, other.values))
         return same_types and self.values == other.values and self.codes == other.codes
 
-    def __reduce__(
-        self,
-    ) -> tuple[Any, ...]:  # leaves the cached hash behind: that of a string changes by process
-        return Categories, (self.values, self.codes)
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what is cached behind: the hash of a string changes by process."""
+        return {"values": self.values, "codes": self.codes}
 
 
-def find_categories(factor: Factor, weight: Float[np.ndarray, " n"] | None, max_bins: int) -> Categories:
-    """Give each category that has weight a code; above max_bins of them, the rarest share the last code."""
-    seen = factor.index >= 0
-    mass = np.bincount(factor.index[seen], None if weight is None else weight[seen], len(factor.values))
-    present = [(value, m) for value, m in zip(factor.values, mass.tolist(), strict=True) if m > 0]
-    present.sort(key=lambda pair: (isinstance(pair[0], str), pair[0]))
-    codes = np.arange(1, len(present) + 1)
-    if len(present) > max_bins:
-        rarest = np.argsort([-m for _, m in present], kind="stable")[max_bins - 1 :]
-        alone = np.ones(len(present), dtype=bool)
+def find_categories(
+    values: list[Category],
+    index: Int[np.ndarray, " m"],
+    weight: Float[np.ndarray, " m"] | None,
+    max_bins: int,
+) -> Categories:
+    """Give each category that occurs a code; above max_bins of them, the rarest share the last code.
+
+    `index` says which value each row has (-1: missing). Of values that are equal, such as 1 and True, one stays.
+    """
+    seen = index >= 0
+    mass = np.bincount(index[seen], None if weight is None else weight[seen], len(values))
+    present = [(value, m) for value, m in zip(values, mass.tolist(), strict=True) if m > 0]
+    present.sort(key=lambda pair: (isinstance(pair[0], str), pair[0], type(pair[0]).__name__))
+    mass_of: dict[Category, float] = {}
+    for value, m in present:
+        mass_of[value] = mass_of.get(value, 0.0) + m
+    codes = np.arange(1, len(mass_of) + 1)
+    if len(mass_of) > max_bins:
+        rarest = np.argsort([-m for m in mass_of.values()], kind="stable")[max_bins - 1 :]
+        alone = np.ones(len(mass_of), dtype=bool)
         alone[rarest] = False
         codes = np.where(alone, np.cumsum(alone), max_bins)
-    return Categories(tuple(value for value, _ in present), tuple(codes.tolist()))
+    return Categories(tuple(mass_of), tuple(codes.tolist()))
 
 
 def category_codes(known: Categories, factor: Factor, label: str) -> Int[np.ndarray, " n"]:
@@ -80,7 +90,7 @@ def category_codes(known: Categories, factor: Factor, label: str) -> Int[np.ndar
         if _kind(value) not in known.kinds:  # "1" where 1 was learned is a mistake, not a new category
             wanted = " or ".join(known.kinds)
             raise TypeError(
-                f"X: expected {wanted} as categories in {label}, as when the edges were found, got {value!r}"
+                f"X must hold {wanted} as categories in {label}, as when the edges were found, got {value!r}"
             )
     codes = [known.code_of.get(value, MISSING_BIN) for value in factor.values]
     return np.array([*codes, MISSING_BIN], dtype=np.int32)[factor.index]
@@ -94,9 +104,7 @@ def category_tables(
     tables: list[dict[float, int]] = []
     for known in features:
         if "strings" in known.kinds:
-            raise TypeError(
-                f"X: expected concrete rows, as {known.values[-1]!r} is a category; got a traced array"
-            )
+            raise TypeError(f"X must be concrete, as {known.values[-1]!r} is a category; got a traced array")
         tables.append({float(v): c for v, c in known.code_of.items() if _is_exact(v, dtype)})
     longest = max(1, *map(len, tables))
     values = np.full((len(tables), longest), np.inf, dtype)

@@ -29,7 +29,7 @@ def host_words(x: Float[np.ndarray, "*shape"]) -> UInt32[np.ndarray, "*shape w"]
 def traced_words(X: Array) -> UInt32[Array, "f n w"]:
     """Return the words of a traced X [n f], feature by feature."""
     if X.ndim != 2:
-        raise ValueError(f"X: expected a 2-D array [n_rows, n_features], got shape {X.shape}")
+        raise ValueError(f"X must be a 2-D array [n_rows, n_features], got shape {X.shape}")
     if X.dtype == jnp.float64:
         return float_words(X.T)
     exact_in_float32 = (
@@ -39,7 +39,7 @@ def traced_words(X: Array) -> UInt32[Array, "f n w"]:
     )
     if not exact_in_float32:
         raise TypeError(
-            f"X: expected floats in a traced array, got {X.dtype}; cast to float32 or, with x64 on, float64"
+            f"X must hold floats where it is traced, got {X.dtype}; cast to float32 or, with x64 on, float64"
         )
     return float_words(X.T.astype(jnp.float32))
 
@@ -78,7 +78,7 @@ def _take(table: Shaped[Array, "f m"], place: Int[Array, "f n"]) -> Shaped[Array
     """Gather within each row, by one flat index: with two, XLA folds the row numbers for seconds."""
     f, m = table.shape
     if f * m >= 2**32:
-        raise ValueError(f"X: expected fewer than 2^32 edges to bin a traced array by, got {f} times {m}")
+        raise ValueError(f"X must have fewer than 2^32 edges to bin a traced array by, got {f} times {m}")
     row_starts = jnp.arange(f, dtype=jnp.uint32)[:, None] * np.uint32(m)
     flat = row_starts + place.astype(jnp.uint32)
     return table.reshape(-1).at[flat].get(mode="promise_in_bounds")
@@ -92,6 +92,14 @@ def is_nan(words: UInt32[Array | np.ndarray, "f n w"]) -> Bool[Array, "f n"]:
         return magnitude > np.uint32(0x7F800000)
     infinity = np.uint32(0x7FF00000)
     return (magnitude > infinity) | ((magnitude == infinity) & (words[..., 0] != 0))
+
+
+def are_equal(
+    words: UInt32[Array | np.ndarray, "f n w"], value: UInt32[np.ndarray, " w"]
+) -> Bool[Array, "f n"]:
+    """Find the values equal to one that is no NaN."""
+    keys = zip(_sort_key(words), _sort_key(value), strict=True)
+    return jnp.stack([ours == wanted for ours, wanted in keys]).all(axis=0)
 
 
 def _sort_key(words: UInt32[Array | np.ndarray, "*shape w"]) -> list[Array]:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, UInt32
 
 from jboost._bins.categories import Categories
 from jboost._bins.device import host_words
-from jboost._runtime.typing import pytree, static_field
+from jboost._runtime.typing import as_array, pytree, static_field
 
 
 @dataclass(frozen=True)
 class Features:
-    """What is known of the features besides their edges: their names, and the categories of some."""
+    """What is known of the features besides their edges: names, the categories of some, what stands for missing."""
 
     names: tuple[str, ...] | None
     categories: tuple[Categories | None, ...]
+    missing: float | None = None  # a finite number, beside NaN
 
     @property
     def categorical(self) -> tuple[int, ...]:
@@ -33,9 +33,10 @@ class BinEdges:
 
     Attributes
     ----------
-    upper : float32 [f, e]
-        The edges, increasing along a row, each rounded down to a float32 and padded with +inf. For a float32
-        value v, `v <= upper` and `v <= exact` are the same.
+    rounded_bits : uint32 [f, e]
+        The bits of the edges, increasing along a row, each rounded down to a float32 and padded with +inf. For a
+        float32 value v, `v <= upper` and `v <= exact` are the same. Words, like the next: an edge is no parameter, and
+        what goes over the floats of a model, such as a norm or an optimiser, must not meet the infinities.
     upper_bits : uint32 [f, e, 2]
         The exact float64 edges as pairs of words, low word first (JAX has float64 only when it is switched
         on).
@@ -54,11 +55,16 @@ class BinEdges:
     [1.5, 3.0, inf]
     """
 
-    upper: Float32[Array, "f e"]
+    rounded_bits: UInt32[Array, "f e"]
     upper_bits: UInt32[Array, "f e 2"]
     n_codes: int = static_field()
     max_bins: int = static_field()
     features: Features = static_field()
+
+    @property
+    def upper(self) -> Float32[np.ndarray, "f e"]:
+        """The edges rounded down to float32, on the host, padded with +inf."""
+        return np.asarray(self.rounded_bits).view(np.float32)
 
     @property
     def exact(self) -> Float[np.ndarray, "f e"]:
@@ -80,10 +86,11 @@ class BinEdges:
 def edges_from_exact(
     exact: Float[np.ndarray, "f e"], n_codes: int, max_bins: int, features: Features
 ) -> BinEdges:
-    """Make `BinEdges` from float64 edges padded with +inf (what `BinEdges.exact` returns)."""
-    exact = np.asarray(exact, dtype=np.float64)
+    """Make `BinEdges` from float64 edges padded with +inf (what `BinEdges.exact` returns); -0.0 becomes 0.0."""
+    exact = np.asarray(exact, dtype=np.float64) + 0.0
     with np.errstate(over="ignore", under="ignore"):
         upper = exact.astype(np.float32)
         upper = np.where(upper > exact, np.nextafter(upper, np.float32(-np.inf)), upper)  # rounded down
     with jax.ensure_compile_time_eval():  # concrete also when a caller's jit is being traced
-        return BinEdges(jnp.asarray(upper), jnp.asarray(host_words(exact)), n_codes, max_bins, features)
+        rounded_bits, upper_bits = as_array(host_words(upper)[..., 0]), as_array(host_words(exact))
+        return BinEdges(rounded_bits, upper_bits, n_codes, max_bins, features)

@@ -11,7 +11,7 @@ def column_edges(
 ) -> Float[np.ndarray, " e"]:
     """Return the increasing float64 edges that cut a column into at most max_bins non-empty bins.
 
-    Up to max_bins distinct values get a bin each. NaN and rows of weight zero are left out.
+    Up to max_bins distinct values get a bin each. NaN is left out; weights are positive.
     """
     values, mass = distinct_values(column, weight)
     cuts = np.arange(1, values.size) if values.size <= max_bins else quantile_cuts(mass, max_bins)
@@ -22,23 +22,25 @@ def distinct_values(
     column: Float[np.ndarray, " n"], weight: Float[np.ndarray, " n"] | None
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Return the distinct values in order, and the weight of each (its count without weights)."""
-    kept = ~np.isnan(column) if weight is None else ~np.isnan(column) & (weight > 0)
+    kept = ~np.isnan(column)
     if not kept.all():
         column, weight = column[kept], None if weight is None else weight[kept]
-    if weight is None:
-        ordered = np.sort(column)
-    else:
-        order = np.argsort(column)
-        ordered, weight = column[order], weight[order]
-    starts = (
-        np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if ordered.size else np.zeros(0, int)
-    )
-    if weight is None:
+    order = None if weight is None else np.argsort(column)
+    ordered = np.sort(column) if order is None else column[order]
+    is_new = np.append(True, ordered[1:] != ordered[:-1])[: ordered.size]
+    starts = np.flatnonzero(is_new)
+    if weight is None or order is None:
         count = np.full(starts.size, float(ordered.size))  # in place: these are arrays of millions
         count[:-1] = starts[1:]
         count -= starts
         return ordered[starts], count
-    return ordered[starts], np.add.reduceat(weight, starts) if starts.size else np.zeros(0)
+    if starts.size == ordered.size:
+        return ordered, weight[order]
+    place = np.empty(order.size, np.int64)
+    place[order] = np.cumsum(is_new) - 1
+    return ordered[starts], np.bincount(
+        place, weight
+    )  # which adds row by row, in the order that they came in
 
 
 def quantile_cuts(mass: Float[np.ndarray, " m"], max_bins: int) -> Int[np.ndarray, " c"]:

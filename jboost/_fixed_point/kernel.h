@@ -29,6 +29,8 @@ namespace internal {
 constexpr int kBits = 30;
 constexpr int64_t kBlock = 4096;  // rows
 constexpr int64_t kWidth = 64;    // values that are worked on together
+constexpr int64_t kCopies = 4;    // of the sums by group, unless there are many: a power of two
+constexpr int64_t kManySums = 4096;
 
 // The largest e for which 2^e and 2^-e are both normal.
 template <typename T>
@@ -75,6 +77,11 @@ JBOOST_INLINE void sum_magnitudes(const T* values, int64_t n, int64_t width, con
   });
 }
 
+// Two limbs to a word of 64 bits, the first in its high half: their sums are apart as long as each fits in 32 bits.
+constexpr int64_t kHigh = int64_t{1} << 32;
+template <int kLimbs>
+constexpr int packed_words = (kLimbs + 1) / 2;
+
 // Calls use(limb, place, integer) with the limbs of each value: the nearest integer to value * scale, then that of what is
 // left times 2^bits, ...
 template <int kLimbs, typename T, typename Use>
@@ -98,17 +105,24 @@ JBOOST_INLINE void add_all(const T* values, int64_t n, int64_t width, const T* s
                                                           JBOOST_INLINE_LAMBDA { sums[limb * width + j] += integer; });
 }
 
+// sums[copy][group][column][word] += the limbs of each value, two packed in a word: one addition serves both, and rows that
+// follow each other add to different copies, so that none waits for the one before. The last group takes in rows of none.
 template <int kLimbs, typename T>
 JBOOST_INLINE void add_by_group(const T* values, const int32_t* group, int64_t rows, int64_t n_columns, int64_t width,
-                                const T* scale, const T* step, int64_t n_groups, int32_t* buffer, int32_t* sums) {
-  const int64_t n = rows * n_columns;
-  split_values<kLimbs>(values, n, width, scale, step, [=](int limb, int64_t i, int64_t j, int32_t integer)
-                                                          JBOOST_INLINE_LAMBDA { buffer[limb * n + i + j] = integer; });
+                                const T* scale, const T* step, int64_t n_groups, int64_t n_copies, int64_t* buffer,
+                                int64_t* sums) {
+  constexpr int kWords = packed_words<kLimbs>;
+  const int64_t n = rows * n_columns, stride = (n_groups + 1) * n_columns * kWords;
+  split_values<kLimbs>(values, n, width, scale, step,
+                       [=](int limb, int64_t i, int64_t j, int32_t integer) JBOOST_INLINE_LAMBDA {
+                         int64_t& word = buffer[limb / 2 * n + i + j];
+                         word = limb % 2 == 0 ? static_cast<int64_t>(integer) * kHigh : word + integer;
+                       });
   for (int64_t i = 0; i < rows; ++i) {
-    if (static_cast<uint32_t>(group[i]) >= static_cast<uint64_t>(n_groups)) continue;
-    int32_t* sum = sums + group[i] * n_columns * kLimbs;
+    const int64_t place = std::min<int64_t>(static_cast<uint32_t>(group[i]), n_groups) * n_columns * kWords;
+    int64_t* sum = sums + (i & (n_copies - 1)) * stride + place;
     for (int64_t c = 0; c < n_columns; ++c)
-      for (int limb = 0; limb < kLimbs; ++limb) sum[c * kLimbs + limb] += buffer[limb * n + i * n_columns + c];
+      for (int word = 0; word < kWords; ++word) sum[c * kWords + word] += buffer[word * n + i * n_columns + c];
   }
 }
 
@@ -133,14 +147,15 @@ JBOOST_INLINE void add_by_group(const T* values, const int32_t* group, int64_t r
   }                                                                                                                   \
   JBOOST_CLONES static void add_by_group(const T* values, const int32_t* group, int64_t rows, int64_t n_columns,      \
                                          int64_t width, const T* scale, const T* step, int64_t n_groups,              \
-                                         int32_t* buffer, int32_t* sums) {                                            \
-    if (n_columns == 1)                                                                                               \
+                                         int64_t n_copies, int64_t* buffer, int64_t* sums) {                          \
+    if (n_columns == 1 && n_copies == internal::kCopies)                                                              \
       return internal::add_by_group<LIMBS, T>(values, group, rows, 1, internal::kWidth, scale, step, n_groups,        \
-                                              buffer, sums);                                                          \
-    if (n_columns == 2)                                                                                               \
+                                              internal::kCopies, buffer, sums);                                       \
+    if (n_columns == 2 && n_copies == internal::kCopies)                                                              \
       return internal::add_by_group<LIMBS, T>(values, group, rows, 2, internal::kWidth, scale, step, n_groups,        \
-                                              buffer, sums);                                                          \
-    internal::add_by_group<LIMBS, T>(values, group, rows, n_columns, width, scale, step, n_groups, buffer, sums);     \
+                                              internal::kCopies, buffer, sums);                                       \
+    internal::add_by_group<LIMBS, T>(values, group, rows, n_columns, width, scale, step, n_groups, n_copies, buffer,  \
+                                     sums);                                                                           \
   }
 JBOOST_DISPATCH(float, 2)
 JBOOST_DISPATCH(double, 3)
@@ -194,7 +209,7 @@ class FixedPoint {
   // Sums of the limbs by group, [groups, c, limbs], all rows in one if group is null, given the factor of each column
   // and the bits of its limbs after the first.
   void sum_by_group(const int32_t* group, int64_t n_groups, const T* factors, const int32_t* bits, int32_t* out) {
-    const int64_t c = columns_.n_columns, size = n_groups * c * n_limbs<T>;
+    const int64_t c = columns_.n_columns;
     std::vector<T> finite(factors, factors + c), next(c);
     for (int64_t column = 0; column < c; ++column) {
       if (std::isnan(finite[column])) finite[column] = 0;
@@ -202,16 +217,23 @@ class FixedPoint {
     }
     const std::vector<T> scale = over_period(finite.data()), step = over_period(next.data());
     if (!group) return sum_all(scale, step, out);
-    std::vector<int32_t> sums(n_workers_ * size, 0), buffers(n_workers_ * internal::kBlock * c * n_limbs<T>);
+    constexpr int64_t words = internal::packed_words<n_limbs<T>>;
+    const int64_t n_copies = (n_groups + 1) * c * words > internal::kManySums ? 1 : internal::kCopies;
+    const int64_t stride = (n_groups + 1) * c * words, n_buffer = internal::kBlock * c * words;
+    std::vector<int64_t> sums(n_workers_ * n_copies * stride, 0), buffers(n_workers_ * n_buffer);
     crew_.run(n_blocks_, [&](int64_t block, int64_t worker) {
       add_by_group(columns_.values + first_row(block) * c, group + first_row(block), rows_of(block), c, width_,
-                   scale.data(), step.data(), n_groups,
-                   buffers.data() + worker * internal::kBlock * c * n_limbs<T>, sums.data() + worker * size);
+                   scale.data(), step.data(), n_groups, n_copies, buffers.data() + worker * n_buffer,
+                   sums.data() + worker * n_copies * stride);
     });
-    for (int64_t i = 0; i < size; ++i) {
-      out[i] = 0;
-      for (int64_t worker = 0; worker < n_workers_; ++worker) out[i] += sums[worker * size + i];
-    }
+    for (int64_t i = 0; i < n_groups * c; ++i)
+      for (int64_t word = 0; word < words; ++word) {
+        int64_t packed = 0;
+        for (int64_t copy = 0; copy < n_workers_ * n_copies; ++copy) packed += sums[copy * stride + i * words + word];
+        const int32_t low = static_cast<int32_t>(static_cast<uint32_t>(packed));
+        out[i * n_limbs<T> + 2 * word] = static_cast<int32_t>((packed - low) / internal::kHigh);
+        if (2 * word + 1 < n_limbs<T>) out[i * n_limbs<T> + 2 * word + 1] = low;
+      }
   }
 
  private:
@@ -257,6 +279,28 @@ class FixedPoint {
   Crew crew_;
   const int64_t width_, n_blocks_;
 };
+
+// counts[j] = how many rows of group j are counted.
+inline void count_by_group(const Pool& pool, const bool* counted, const int32_t* group, int64_t n_rows, int64_t n_groups,
+                           int32_t* counts) {
+  const int64_t n_workers = pool.workers_for(n_rows), stride = n_groups + 1;
+  const int64_t n_copies = stride > internal::kManySums ? 1 : internal::kCopies;
+  std::vector<int32_t> sums(n_workers * n_copies * stride, 0);
+  Crew(pool, n_workers).run((n_rows + internal::kBlock - 1) / internal::kBlock, [&](int64_t block, int64_t worker) {
+    int32_t* const own = sums.data() + worker * n_copies * stride;
+    const int64_t first = block * internal::kBlock, end = std::min(first + internal::kBlock, n_rows);
+    const auto place = [=](int64_t i) { return std::min<int64_t>(static_cast<uint32_t>(group[i]), n_groups); };
+    int64_t i = first;
+    if (n_copies == internal::kCopies)
+      for (; i + internal::kCopies <= end; i += internal::kCopies)
+        for (int64_t copy = 0; copy < internal::kCopies; ++copy) own[copy * stride + place(i + copy)] += counted[i + copy];
+    for (; i < end; ++i) own[place(i)] += counted[i];
+  });
+  for (int64_t j = 0; j < n_groups; ++j) {
+    counts[j] = 0;
+    for (int64_t copy = 0; copy < n_workers * n_copies; ++copy) counts[j] += sums[copy * stride + j];
+  }
+}
 
 }  // namespace jboost
 

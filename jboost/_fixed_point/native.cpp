@@ -3,6 +3,7 @@
 // jboost_find_scale: values [..., n, c]; results: factor [..., c], and int32 [..., c] how many values are not 0.
 // jboost_sum_by_group: values [..., n, c], group int32 [..., n], or [..., 0] for one group of all, factor [..., c] and
 // the bits of a limb int32 [..., c]; result int32 [..., groups, c, limbs].
+// jboost_count_by_group: counted bool [..., n], group int32 [..., n]; result int32 [..., groups].
 
 #include "kernel.h"
 
@@ -77,6 +78,21 @@ ffi::Error sum_by_group(ffi::ThreadPool threads, ffi::AnyBuffer values, ffi::Any
   return is_single ? sum_as<float>(pool, batch, sums) : sum_as<double>(pool, batch, sums);
 }
 
+ffi::Error count_by_group(ffi::ThreadPool threads, ffi::AnyBuffer counted, ffi::AnyBuffer group,
+                          ffi::Result<ffi::AnyBuffer> out) {
+  const jboost::Batch batch(out->dimensions(), 1);
+  const int64_t lead = batch.n_leading();
+  if (lead < 0 || !batch.holds(counted, 1) || !batch.holds(group, 1) || counted.element_type() != ffi::PRED ||
+      group.element_type() != ffi::S32 || out->element_type() != ffi::S32 ||
+      counted.dimensions()[lead] != group.dimensions()[lead])
+    return jboost::invalid("jboost counts: unexpected ranks, types or shapes");
+  const int64_t n_rows = counted.dimensions()[lead], n_groups = out->dimensions()[lead];
+  return jboost::for_each_element(jboost::pool_of(threads), batch.size(), [&](int64_t i, const jboost::Pool& pool) {
+    jboost::count_by_group(pool, batch.element<bool>(counted, i), batch.element<int32_t>(group, i), n_rows, n_groups,
+                           static_cast<int32_t*>(out->untyped_data()) + i * n_groups);
+  });
+}
+
 }  // namespace
 
 extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_find_scale(XLA_FFI_CallFrame* call_frame);
@@ -98,3 +114,9 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_sum_by_group, sum_by_group,
                                   .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
                                   .Ret<ffi::AnyBuffer>());
+
+extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_count_by_group(XLA_FFI_CallFrame* call_frame);
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    jboost_count_by_group, count_by_group,
+    ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::AnyBuffer>().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>());

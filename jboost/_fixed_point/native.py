@@ -5,13 +5,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Int32
+from jaxtyping import Array, Bool, Float, Int, Int32
 
 from jboost._runtime import library
 from jboost._runtime.typing import zeros_varying_like
 
 SCALE = "jboost_find_scale"
 SUM = "jboost_sum_by_group"
+COUNT = "jboost_count_by_group"
 
 
 def scale_available() -> bool:
@@ -22,6 +23,11 @@ def scale_available() -> bool:
 def sums_available() -> bool:
     """Say whether sums can be made in C++ in this process."""
     return library.is_available(SUM, _sum_is_right)
+
+
+def counts_available() -> bool:
+    """Say whether rows can be counted in C++ in this process."""
+    return library.is_available(COUNT, _count_is_right)
 
 
 def _scale_is_right() -> bool:
@@ -38,6 +44,12 @@ def _sum_is_right() -> bool:
     return np.ravel(sums).tolist() == [0, 0, -(2**28), 0]
 
 
+def _count_is_right() -> bool:
+    """Count two of three rows in the second group of two."""
+    counted, group = jnp.array([True, False, True]), jnp.ones(3, jnp.int32)
+    return jax.jit(count_by_group, static_argnums=2)(counted, group, 2).tolist() == [0, 2]
+
+
 def find_scale(values: Float[Array, "n c"]) -> tuple[Float[Array, " c"], Int32[Array, " c"]]:
     """Do what `jboost._fixed_point.find_scale` does on one device."""
     results = [_like(values, values.shape[1:], values.dtype), _like(values, values.shape[1:], jnp.int32)]
@@ -47,7 +59,7 @@ def find_scale(values: Float[Array, "n c"]) -> tuple[Float[Array, " c"], Int32[A
 
 def sum_by_group(
     values: Float[Array, "n c"],
-    group: Int[Array, " n"] | None,
+    group: Int[Array | np.ndarray, " n"] | None,
     factor: Float[Array, " c"],
     bits: Int32[Array, " c"],
     n_groups: int,
@@ -57,6 +69,14 @@ def sum_by_group(
     group = zeros_varying_like(values, (0,), jnp.int32) if group is None else group
     result = _like(values, (n_groups, values.shape[1], n_limbs), jnp.int32)
     return jax.ffi.ffi_call(SUM, result, vmap_method="expand_dims")(values, group, factor, bits)
+
+
+def count_by_group(
+    counted: Bool[Array, " n"], group: Int[Array, " n"], n_groups: int
+) -> Int32[Array, " groups"]:
+    """Do what `jboost._fixed_point.sums.counts_in_jax` does."""
+    result = _like(counted, (n_groups,), jnp.int32)
+    return jax.ffi.ffi_call(COUNT, result, vmap_method="expand_dims")(counted, group)
 
 
 def _like(array, shape, dtype):

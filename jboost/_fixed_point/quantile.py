@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, UInt
 
-from jboost._runtime.typing import Reduce, identity
+from jboost._runtime.typing import Reduce, over_devices
 
 DIGIT_BITS = 8
 N_DIGITS = 1 << DIGIT_BITS
 
 
 def weighted_quantile(
-    values: Float[Array, " n"], weight: Float[Array, " n"], level: ArrayLike, reduce: Reduce = identity
+    values: Float[Array, " n"], weight: Float[Array, " n"], level: ArrayLike, reduce: Reduce | None = None
 ) -> Float[Array, ""]:
     """Return the weighted quantile of a sample.
 
@@ -36,8 +36,8 @@ def weighted_quantile(
         their value.
     level : float
         Between 0 and 1.
-    reduce : callable, default identity
-        Sums a partial result over devices.
+    reduce : callable, optional
+        Sums a partial result over devices; None where one has all rows.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def grouped_quantile(
     group: Int[Array, " n"],
     n_groups: int,
     level: ArrayLike,
-    reduce: Reduce = identity,
+    reduce: Reduce | None = None,
 ) -> Float[Array, " n_groups"]:
     """Return the weighted quantile of the rows of each group; 0 for an empty one.
 
@@ -75,20 +75,22 @@ def _grouped_quantile_jvp(n_groups, reduce, primals, tangents):
 
     def tangent_of(selected: Array) -> Array:
         share = jnp.where((mass > 0) & (values == selected[inside]), mass.astype(values.dtype), 0)
-        total = reduce(jax.ops.segment_sum(share, inside, n_groups))
+        total = over_devices(reduce, jax.ops.segment_sum(share, inside, n_groups))
         share = share / jnp.maximum(total, 1)[inside]
-        return reduce(jax.ops.segment_sum(jnp.where(share > 0, share * tangents[0], 0), inside, n_groups))
+        return over_devices(
+            reduce, jax.ops.segment_sum(jnp.where(share > 0, share * tangents[0], 0), inside, n_groups)
+        )
 
     return lower / 2 + upper / 2, tangent_of(lower) / 2 + tangent_of(upper) / 2
 
 
 def _bounds(
-    values: Array, weight: Array, group: Array, n_groups: int, level: ArrayLike, reduce: Reduce
+    values: Array, weight: Array, group: Array, n_groups: int, level: ArrayLike, reduce: Reduce | None
 ) -> tuple[Array, Array, Array]:
     """Return the first value of each group that reaches the level, the first beyond, and the rows' mass."""
     mass = jnp.where((group >= 0) & (group < n_groups), fixed_point(weight, reduce), 0)
     group = jnp.clip(group, 0, n_groups - 1)
-    total = reduce(jnp.zeros(n_groups, mass.dtype).at[group].add(mass))
+    total = over_devices(reduce, jnp.zeros(n_groups, mass.dtype).at[group].add(mass))
 
     target = level * total.astype(values.dtype)
     slack = jnp.ceil(4 * jnp.finfo(values.dtype).eps * total.astype(values.dtype)).astype(
@@ -106,7 +108,7 @@ def _bounds(
 
 
 def _select(
-    key: UInt[Array, " n"], mass: Array, group: Array, rank: Array, reduce: Reduce
+    key: UInt[Array, " n"], mass: Array, group: Array, rank: Array, reduce: Reduce | None
 ) -> UInt[Array, " g"]:
     """Return for each group the smallest key whose cumulative mass reaches `rank`, highest digits first."""
     n_groups = rank.size
@@ -120,7 +122,7 @@ def _select(
         matches = (seen >> DIGIT_BITS) == prefix[group]
         slot = group * N_DIGITS + (seen & (N_DIGITS - 1)).astype(group.dtype)
         histogram = jnp.zeros(n_groups * N_DIGITS, mass.dtype).at[slot].add(jnp.where(matches, mass, 0))
-        cumulative = jnp.cumsum(reduce(histogram).reshape(n_groups, N_DIGITS), axis=1)
+        cumulative = jnp.cumsum(over_devices(reduce, histogram).reshape(n_groups, N_DIGITS), axis=1)
         digit = jnp.argmax(cumulative >= rank[:, None], axis=1)
         below = jnp.where(digit > 0, cumulative[every, digit - 1], 0)
         return (prefix << DIGIT_BITS) | digit.astype(key.dtype), rank - below
@@ -129,10 +131,10 @@ def _select(
     return prefix
 
 
-def fixed_point(weight: Float[Array, " n"], reduce: Reduce = identity) -> Int[Array, " n"]:
+def fixed_point(weight: Float[Array, " n"], reduce: Reduce | None = None) -> Int[Array, " n"]:
     """Scale weights by a power of two to integers whose exact sum is at most 2^30 (2^62 in float64)."""
     bits, dtype = (62, jnp.int64) if weight.dtype == jnp.float64 else (30, jnp.int32)
-    _, exponent = jnp.frexp(reduce(jnp.sum(weight)))
+    _, exponent = jnp.frexp(over_devices(reduce, jnp.sum(weight)))
     return jnp.round(jnp.ldexp(weight, bits - exponent)).astype(dtype)
 
 

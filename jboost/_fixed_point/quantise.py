@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int32
 
 from jboost._fixed_point import native
 from jboost._runtime.library import by_platform
-from jboost._runtime.typing import FIXED_POINT_BITS, Reduce, identity
+from jboost._runtime.typing import FIXED_POINT_BITS, Reduce, over_devices
 
 _LIMB = 15  # bits of a limb: 2**15 rows of them sum in 30 bits
 _LIMB_MASK = 2**_LIMB - 1
@@ -24,7 +24,7 @@ class Scale(NamedTuple):
     count: Int32[Array, " c"]
 
 
-def find_scale(values: Float[Array, "n c"], reduce: Reduce = identity) -> Scale:
+def find_scale(values: Float[Array, "n c"], reduce: Reduce | None = None) -> Scale:
     r"""Find the scale at which the magnitudes of each column, rounded to integers, sum to an int32.
 
     The factor of column c is :math:`2^{\lfloor \log_2(2^{30} / \sum_i |v_{ic}|) \rfloor}`. Every partial sum
@@ -55,13 +55,13 @@ def find_scale(values: Float[Array, "n c"], reduce: Reduce = identity) -> Scale:
     [[0.25], [-0.5]]
     """
     values = lax.stop_gradient(values)
-    if reduce is not identity:
+    if reduce is not None:
         return find_scale_in_jax(values, reduce)
     on_cpu = native.find_scale if native.scale_available() else find_scale_in_jax
     return Scale(*by_platform(values, cpu=on_cpu, default=find_scale_in_jax))
 
 
-def find_scale_in_jax(values: Float[Array, "n c"], reduce: Reduce = identity) -> Scale:
+def find_scale_in_jax(values: Float[Array, "n c"], reduce: Reduce | None = None) -> Scale:
     """Do so in plain JAX."""
     exponent, is_finite = _largest_exponent(values, reduce)
     limit = _max_exponent(values.dtype)
@@ -72,7 +72,7 @@ def find_scale_in_jax(values: Float[Array, "n c"], reduce: Reduce = identity) ->
     log2_of_sum = _ceil_log2_of_sum(jnp.round(magnitude).astype(jnp.uint32), reduce)
     exponent = jnp.clip(FIXED_POINT_BITS - log2_of_sum + shift, -limit, limit)
     factor = power_of_two(jnp.where(log2_of_sum < 0, 0, exponent), values.dtype)
-    count = reduce(jnp.sum(values != 0, axis=0, dtype=jnp.int32))
+    count = over_devices(reduce, jnp.sum(values != 0, axis=0, dtype=jnp.int32))
     return Scale(jnp.where(is_finite, factor, jnp.nan), count)
 
 
@@ -110,7 +110,7 @@ def _largest_exponent(values, reduce):
     biased = (jnp.max(bits, axis=0, initial=0) >> info.nmant).astype(jnp.int32)
     lowest, not_finite = -_max_exponent(values.dtype), info.maxexp + 1
     exponent = jnp.maximum(biased - (info.maxexp - 2), lowest)
-    hands = reduce(jax.nn.one_hot(exponent - lowest, not_finite - lowest + 1, dtype=jnp.int32))
+    hands = over_devices(reduce, jax.nn.one_hot(exponent - lowest, not_finite - lowest + 1, dtype=jnp.int32))
     exponent = not_finite - jnp.argmax(hands[:, ::-1] > 0, axis=1).astype(jnp.int32)
     return exponent, exponent < not_finite
 
@@ -126,7 +126,7 @@ def _ceil_log2_of_sum(units, reduce):
     low = jnp.sum(units & _LIMB_MASK, axis=1, dtype=jnp.uint32)
     high = jnp.sum(units >> _LIMB, axis=1, dtype=jnp.uint32)
     limbs = jnp.stack([low & _LIMB_MASK, (low >> _LIMB) + (high & _LIMB_MASK), high >> _LIMB])
-    limb0, limb1, limb2 = reduce(jnp.sum(limbs, axis=1, dtype=jnp.uint32))
+    limb0, limb1, limb2 = over_devices(reduce, jnp.sum(limbs, axis=1, dtype=jnp.uint32))
     # Carry, then take the length in bits of sum - 1.
     limb1 = limb1 + (limb0 >> _LIMB)
     limb2 = limb2 + (limb1 >> _LIMB)

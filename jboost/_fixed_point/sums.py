@@ -6,12 +6,13 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Int32
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Int32
 
 from jboost._fixed_point import native
 from jboost._fixed_point.quantise import Scale, ceil_log2, find_scale, power_of_two
 from jboost._runtime.library import by_platform
-from jboost._runtime.typing import Reduce, identity
+from jboost._runtime.typing import Reduce, over_devices
 
 COPIES = 64  # partial sums of each group: they spread a GPU's atomics
 ROWS_PER_CELL = 32  # below this many rows for each partial sum there is nothing to spread
@@ -21,9 +22,9 @@ MAX_LIMB_BITS = 30
 @partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def sum_by_group(
     values: Float[Array, "n c"],
-    group: Int[Array, " n"] | None,
+    group: Int[Array | np.ndarray, " n"] | None,
     n_groups: int,
-    reduce: Reduce = identity,
+    reduce: Reduce | None = None,
     scale: Scale | None = None,
 ) -> Float[Array, "groups c"]:
     r"""Sum rows by group, the same bits in any order and on any number of devices.
@@ -66,8 +67,8 @@ def sum_by_group(
     factor, count = find_scale(values, reduce) if scale is None else scale
     bits = jnp.clip(31 - ceil_log2(count), 1, MAX_LIMB_BITS)
     sizes = {"n_groups": n_groups, "n_limbs": n_limbs}
-    if reduce is not identity:
-        sums = reduce(limb_sums(values, group, factor, bits, **sizes))
+    if reduce is not None:
+        sums = over_devices(reduce, limb_sums(values, group, factor, bits, **sizes))
     else:
         on_cpu = native.sum_by_group if native.sums_available() else limb_sums
         twins = {"cpu": partial(on_cpu, **sizes), "default": partial(limb_sums, **sizes)}
@@ -78,23 +79,49 @@ def sum_by_group(
     return total / factor[None]
 
 
-def total(values: Float[Array, "n ..."], reduce: Reduce = identity) -> Float[Array, "..."]:
+def count_by_group(
+    counted: Bool[Array, " n"], group: Int[Array, " n"], n_groups: int, reduce: Reduce | None = None
+) -> Int32[Array, " groups"]:
+    """Count the rows of each group that are counted; `reduce` sums over the devices that hold the other rows."""
+    on_cpu = native.count_by_group if reduce is None and native.counts_available() else counts_in_jax
+    twins = {"cpu": partial(on_cpu, n_groups=n_groups), "default": partial(counts_in_jax, n_groups=n_groups)}
+    return over_devices(reduce, by_platform(counted, group, **twins))
+
+
+def counts_in_jax(
+    counted: Bool[Array, " n"], group: Int[Array, " n"], n_groups: int
+) -> Int32[Array, " groups"]:
+    """Do so on one device in plain JAX."""
+    return _scatter_add(counted.astype(jnp.int32)[:, None], group, n_groups)[:, 0]
+
+
+def total(values: Float[Array, "n ..."], reduce: Reduce | None = None) -> Float[Array, "..."]:
     """Sum over the first axis, the same bits in any order and on any number of devices."""
     if values.ndim == 1:
         return sum_by_group(values[:, None], None, 1, reduce)[0, 0]
     return sum_by_group(values.reshape(values.shape[0], -1), None, 1, reduce)[0].reshape(values.shape[1:])
 
 
+def mean(rows: Float[Array, "n ..."], weight: Array) -> Float[Array, ""]:
+    """Return the weighted mean over the rows, then the plain mean over the outputs."""
+    weight = jnp.asarray(weight)
+    wider = jnp.issubdtype(weight.dtype, jnp.floating) and weight.dtype.itemsize > rows.dtype.itemsize
+    dtype = weight.dtype if wider else rows.dtype
+    weight, rows = weight.astype(dtype), rows.astype(dtype)
+    column = weight.reshape(-1, *[1] * (rows.ndim - 1))
+    return jnp.mean(total(jnp.where(column > 0, column * rows, 0)) / total(weight))
+
+
 @sum_by_group.defjvp
 def _sum_tangents(n_groups, reduce, primals, tangents):
     values, group, scale = primals
     sums = sum_by_group(values, group, n_groups, reduce, scale)
-    return sums, reduce(_scatter_add(tangents[0], group, n_groups))
+    return sums, over_devices(reduce, _scatter_add(tangents[0], group, n_groups))
 
 
 def limb_sums(
     values: Float[Array, "n c"],
-    group: Int[Array, " n"] | None,
+    group: Int[Array | np.ndarray, " n"] | None,
     factor: Float[Array, " c"],
     bits: Int32[Array, " c"],
     n_groups: int,
@@ -111,7 +138,7 @@ def limb_sums(
     return _scatter_add(flat, group, n_groups).reshape(n_groups, values.shape[1], n_limbs)
 
 
-def _scatter_add(values: Array, group: Int[Array, " n"] | None, n_groups: int) -> Array:
+def _scatter_add(values: Array, group: Int[Array | np.ndarray, " n"] | None, n_groups: int) -> Array:
     """Sum rows by group; row i adds to partial sum i mod copies."""
     if group is None:
         return values.sum(axis=0, keepdims=True, dtype=values.dtype)

@@ -23,7 +23,6 @@ from jboost._runtime.typing import varying_alike
 __all__ = ["build_histogram", "native_available", "with_siblings"]
 
 
-@partial(jax.jit, static_argnames=("n_slots", "n_codes"))
 def build_histogram(
     bins: UInt[Array, "f n"],
     slot: Integer[Array, " n"],
@@ -72,8 +71,13 @@ def build_histogram(
     [[5, 1], [5, 2]]
     """
     _check(bins, slot, values, n_slots, n_codes)
+    return _build(bins, slot, values, n_slots, n_codes, native_available())
+
+
+@partial(jax.jit, static_argnames=("n_slots", "n_codes", "in_cpp"))
+def _build(bins: Array, slot: Array, values: Array, n_slots: int, n_codes: int, in_cpp: bool) -> Array:
     slot = slot.astype(jnp.uint32)  # a negative slot becomes a huge one
-    on_cpu = native.build_histogram if native_available() else xla.scatter_in_blocks
+    on_cpu = native.build_histogram if in_cpp else xla.scatter_in_blocks
     sizes = {"n_slots": n_slots, "n_codes": n_codes}
     return by_platform(
         *varying_alike(bins, slot, values),

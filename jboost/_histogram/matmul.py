@@ -27,7 +27,9 @@ def signed_digits(values: Int32[Array, "*shape"]) -> Int8[Array, "4 *shape"]:
     return jnp.stack([*low, shifted >> 24]).astype(jnp.int8)
 
 
-def from_digits(sums: Int32[Array, "4 *shape"]) -> Int32[Array, "*shape"]:
+def from_digits(
+    sums: Int32[Array, "4 *shape"] | tuple[Int32[Array, "*shape"], ...],
+) -> Int32[Array, "*shape"]:
     """Add up what sums of each digit stand for, modulo 2**32."""
     return sums[0] + (sums[1] << 8) + (sums[2] << 16) + (sums[3] << 24)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import jax
@@ -13,9 +13,21 @@ from jaxtyping import Array, Float
 
 from jboost._bins import BinEdges, check_same_edges, read_bins
 from jboost._model.scoring import sum_rounds
+from jboost._model.scoring.xla import sum_all_rounds
+from jboost._runtime.arguments import as_offset
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.padding import bucket, pad_axis
-from jboost._runtime.typing import Layout, as_array, identity, is_traced, kept_concrete, pytree, static_field
+from jboost._runtime.programs import program
+from jboost._runtime.typing import (
+    Layout,
+    as_array,
+    empty_for_device,
+    identity,
+    is_traced,
+    kept_concrete,
+    pytree,
+    static_field,
+)
 from jboost._tree import Tree
 
 
@@ -31,6 +43,13 @@ class Ensemble:
         Splits, stacked over rounds: [t s], or [t k s] with one tree per output.
     leaf_value : float [t, 2**d, k]
         What each leaf adds to the score, learning rate included.
+    leaf_hessian : float [t, 2**d, k]
+        Sum of h over the training rows of each leaf that took part in the round, each times its weight; NaN where it
+        is not known. `jboost._model.cover.node_cover` adds the leaves up to the nodes above them.
+    leaf_count : float [t, 2**d, m]
+        Sum of the weights of the same rows: m = k with one tree per output, and 1 with one tree for all.
+    tree_weight : float [t]
+        What the leaf values of each round are multiplied by: 1 as fitted.
     edges : BinEdges
         How the features are binned.
     inverse_link : callable, static
@@ -52,6 +71,9 @@ class Ensemble:
     base: Float[Array, " k"]
     trees: Tree
     leaf_value: Float[Array, "t leaves k"]
+    leaf_hessian: Float[Array, "t leaves k"]
+    leaf_count: Float[Array, "t leaves m"]
+    tree_weight: Float[Array, " t"]
     edges: BinEdges
     inverse_link: Callable[[Array], Array] = static_field(default=identity)
     scalar_output: bool = static_field(default=True)
@@ -78,9 +100,18 @@ class Ensemble:
             f"n_features={self.edges.n_features}, n_outputs={self.n_outputs})"
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Hold NumPy arrays in a pickle: they keep their bits wherever it is read."""
+        return {name: jax.tree.map(_on_host, value) for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make JAX arrays again, if JAX can hold them without rounding."""
+        check_not_rounded(state)
+        vars(self).update(jax.tree.map(lambda x: as_array(x) if isinstance(x, np.ndarray) else x, state))
+
 
 @moves_arrays
-def predict(model: Ensemble, X: Any) -> Float[Array, "n *k"]:
+def predict(model: Ensemble, X: Any, *, offset: Any = None) -> Float[Array, "n *k"]:
     """Sum the trees' leaf values: the raw score of each row.
 
     Parameters
@@ -90,6 +121,8 @@ def predict(model: Ensemble, X: Any) -> Float[Array, "n *k"]:
     X : array-like [n f], data frame, sparse matrix or Binned
         Rows to score; a JAX array may be traced. Feature names are matched where both sides have them.
         Missing and unseen values follow the side that each split learned for them.
+    offset : float [n] or [n k], optional
+        Added to the scores: a base margin, the logarithm of an exposure.
 
     Returns
     -------
@@ -110,14 +143,15 @@ def predict(model: Ensemble, X: Any) -> Float[Array, "n *k"]:
     (8,)
     """
     check_model(model)
-    score = score_bins(model, read_bins(model.edges, X))
+    bins = read_bins(model.edges, X)
+    score = score_bins(model, bins, _as_offset(offset, model, bins))
     if is_traced(score):
         return _as_output(model, score)
     return as_array(_as_output(model, np.asarray(score)))  # on the host, a new shape costs no compilation
 
 
 @moves_arrays
-def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
+def staged_predict(model: Ensemble, X: Any, *, offset: Any = None) -> Iterator[Float[Array, "n *k"]]:
     """Yield the raw score after one round, two rounds, and so on.
 
     Parameters
@@ -126,6 +160,8 @@ def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
         A fitted model.
     X : array-like [n f], data frame, sparse matrix or Binned
         Rows to score.
+    offset : float [n] or [n k], optional
+        Added to the scores.
 
     Yields
     ------
@@ -144,14 +180,15 @@ def staged_predict(model: Ensemble, X: Any) -> Iterator[Float[Array, "n *k"]]:
     _check_precision(model)
     bins = read_bins(model.edges, X)
 
-    start = _start(model, bins.shape[1])
+    start = _start(model, bins.shape[1], _as_offset(offset, model, bins))
+    leaf_value = _weighted_leaves(model)
     add_round = moves_arrays(_add_round_jit)
 
     def scores() -> Iterator[Array]:
         score = start
         for i in range(model.n_trees):
             score = add_round(
-                edges_layout(model.edges), model.symmetric, model.trees, model.leaf_value, bins, score, i
+                edges_layout(model.edges), model.symmetric, model.trees, leaf_value, bins, score, i
             )
             yield _as_output(model, score)
 
@@ -187,7 +224,7 @@ def truncate(model: Ensemble, n_trees: int) -> Ensemble:
         raise TypeError(f"n_trees must be an integer, got {n_trees!r}")
     if not 0 <= n_trees <= model.n_trees:
         raise ValueError(f"n_trees must be between 0 and {model.n_trees}, got {n_trees}")
-    return _replace_rounds(model, lambda array: array[:n_trees])
+    return dataclasses.replace(model, **jax.tree.map(lambda array: array[:n_trees], _rounds(model)))
 
 
 @moves_arrays
@@ -223,17 +260,12 @@ def concatenate(first: Ensemble, second: Ensemble) -> Ensemble:
         check_same_edges(first.edges, second.edges)
     except ValueError:
         raise ValueError("the models must have the same columns and bins") from None
-    shapes = [
-        [(x.shape[1:], x.dtype) for x in (*jax.tree.leaves(m.trees), m.leaf_value)] for m in (first, second)
-    ]
+    rounds = [_rounds(model) for model in (first, second)]
+    shapes = [[(x.shape[1:], x.dtype) for x in jax.tree.leaves(one)] for one in rounds]
     if shapes[0] != shapes[1] or first.symmetric != second.symmetric:
         raise ValueError("the models must have the same depth, growth policy, outputs and kind of columns")
-
-    def join(a: Array, b: Array) -> Array:
-        return jnp.concatenate([a, b])
-
-    trees = jax.tree.map(join, first.trees, second.trees)
-    return _with_rounds(first, trees, join(first.leaf_value, second.leaf_value))
+    joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *rounds)
+    return dataclasses.replace(first, **joined)
 
 
 def edges_layout(edges: BinEdges, has_missing: bool = True) -> Layout:
@@ -245,15 +277,35 @@ def edges_layout(edges: BinEdges, has_missing: bool = True) -> Layout:
     return Layout(edges.n_codes, has_missing, categorical, n_category_codes if categorical else 0)
 
 
-def check_model(model: Any) -> None:
-    """Raise unless the argument is a model."""
+def check_type(model: Any) -> None:
+    """Raise unless the argument is a model, or a batch of them."""
     if not isinstance(model, Ensemble):
         hint = ": pass its attribute model_" if hasattr(model, "model_") else ""
         raise TypeError(f"model must be a jboost.Ensemble, got {type(model).__name__}{hint}")
+
+
+def check_model(model: Any) -> None:
+    """Raise unless the argument is one model."""
+    check_type(model)
     if model.base.ndim != 1:
         raise ValueError(
             f"model must be one model, got a batch of shape {model.base.shape[:-1]}: use jax.vmap, or pick one with "
             "jax.tree.map(lambda array: array[i], model)"
+        )
+
+
+def check_not_rounded(arrays: dict[str, Any]) -> None:
+    """Raise if JAX would round any of the arrays on the host."""
+    wide = [
+        name
+        for name, value in arrays.items()
+        if any(getattr(leaf, "dtype", None) == np.float64 for leaf in jax.tree.leaves(value))
+    ]
+    if wide and jnp.result_type(float) != np.float64:
+        raise ValueError(
+            f"the model is in float64 ({', '.join(wide)}), but JAX's x64 is off, which would round it to "
+            "float32 and change what it predicts; switch x64 on first: "
+            'jax.config.update("jax_enable_x64", True)'
         )
 
 
@@ -262,31 +314,46 @@ def _check_precision(model: Ensemble) -> None:
         raise ValueError("model holds float64 numbers and needs jax_enable_x64, under which it was fitted")
 
 
-def score_bins(model: Ensemble, bins: Any) -> Float[Array, "n k"]:
-    """Score rows given by their bin codes [f n].
+def score_bins(model: Ensemble, bins: Any, offset: Any = None) -> Float[Array, "n k"]:
+    """Score rows given by their bin codes [f n], and what is added to their scores [n k].
 
     Outside of a transformation rows and rounds are padded, so that other sizes reuse the compiled program.
     """
     _check_precision(model)
     layout, n_rows = edges_layout(model.edges), bins.shape[1]
-    if is_traced(model, bins):
-        return sum_rounds(layout, model.symmetric, model.trees, model.leaf_value, bins, _start(model, n_rows))
+    if is_traced(model, bins, offset):
+        start = _start(model, n_rows, offset)
+        # The compiler divides the rows of plain JAX among devices as they come, but gathers them for a call of C++.
+        add = sum_all_rounds if jax.device_count() > 1 else sum_rounds
+        return add(layout, model.symmetric, model.trees, _weighted_leaves(model), bins, start)
     with kept_concrete():
-        return _score_in_buckets(model, layout, np.asarray(bins))
+        return _score_in_buckets(model, layout, np.asarray(bins), offset)
 
 
-def _score_in_buckets(model: Ensemble, layout: Layout, bins: np.ndarray) -> Float[Array, "n k"]:
+def score_in_jax(model: Ensemble, bins: Any) -> Float[Array, "n *k"]:
+    """Score rows given by their bin codes [f n] without the C++ library, which other processes may not have."""
+    _check_precision(model)
+    start, leaf_value = _start(model, bins.shape[1]), _weighted_leaves(model)
+    arrays = model.trees, leaf_value, bins, start
+    return _as_output(model, sum_all_rounds(edges_layout(model.edges), model.symmetric, *arrays))
+
+
+def _score_in_buckets(model: Ensemble, layout: Layout, bins: np.ndarray, offset: Any) -> Float[Array, "n k"]:
     n_rows = bins.shape[1]
     padded = pad_axis(bins, bucket(n_rows), axis=1)
-    longer = _replace_rounds(model, lambda array: pad_axis(np.asarray(array), bucket(model.n_trees)))
-    start = _start(model, padded.shape[1])
-    score = _sum_rounds_jit(
-        layout, model.symmetric, longer.trees, longer.leaf_value, padded, start, model.n_trees
+    trees, leaf_value = jax.tree.map(
+        lambda array: pad_axis(np.asarray(array), bucket(model.n_trees)),
+        (model.trees, _weighted_leaves(model)),
     )
+    start = empty_for_device((padded.shape[1], model.n_outputs), model.base.dtype)
+    start[:] = model.base
+    if offset is not None:
+        start[:n_rows] += np.asarray(offset)
+    score = _sum_rounds_jit(layout, model.symmetric, trees, leaf_value, padded, start, model.n_trees)
     return as_array(np.asarray(score)[:n_rows])  # on the host, a new shape costs no compilation
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@program(static_argnums=(0, 1))
 def _add_round_jit(
     layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array, i: Any
 ) -> Float[Array, "n k"]:
@@ -294,22 +361,39 @@ def _add_round_jit(
     return sum_rounds(layout, symmetric, one, value, bins, score)
 
 
-_sum_rounds_jit = partial(jax.jit, static_argnums=(0, 1))(sum_rounds)
+_sum_rounds_jit = program(sum_rounds, static_argnums=(0, 1))
 
 
-def _start(model: Ensemble, n_rows: int) -> Float[Array, "n k"]:
-    return jnp.broadcast_to(model.base, (n_rows, model.n_outputs))
+def _start(model: Ensemble, n_rows: int, offset: Any = None) -> Float[Array, "n k"]:
+    base = jnp.broadcast_to(model.base, (n_rows, model.n_outputs))
+    return base if offset is None else base + jnp.asarray(offset, base.dtype)
+
+
+def _as_offset(offset: Any, model: Ensemble, bins: Any) -> Float[Array, "n k"] | None:
+    return None if offset is None else as_offset(offset, bins.shape[1], model.n_outputs, "offset")
 
 
 def _as_output(model: Ensemble, score: Any) -> Any:
     return score[:, 0] if model.scalar_output else score
 
 
-def _replace_rounds(model: Ensemble, change: Callable[[Array], Any]) -> Ensemble:
-    return _with_rounds(model, jax.tree.map(change, model.trees), change(model.leaf_value))
+def _weighted_leaves(model: Ensemble) -> Any:
+    """Return what each leaf adds to the score.
+
+    On the host, unless it is traced: in one program with the sum it goes into, the product would not be rounded.
+    """
+    leaf_value, weight = model.leaf_value, model.tree_weight
+    if is_traced(leaf_value, weight):
+        return leaf_value * weight.astype(leaf_value.dtype)[:, None, None]
+    weight = np.asarray(weight, leaf_value.dtype)
+    return leaf_value if (weight == 1).all() else np.asarray(leaf_value) * weight[:, None, None]
 
 
-def _with_rounds(model: Ensemble, trees: Tree, leaf_value: Array) -> Ensemble:
-    return Ensemble(
-        model.base, trees, leaf_value, model.edges, model.inverse_link, model.scalar_output, model.symmetric
-    )
+def _rounds(model: Ensemble) -> dict[str, Any]:
+    """Return the fields that have an entry for each round."""
+    names = ("trees", "leaf_value", "leaf_hessian", "leaf_count", "tree_weight")
+    return {name: getattr(model, name) for name in names}
+
+
+def _on_host(leaf: Any) -> Any:
+    return jax.device_get(leaf) if isinstance(leaf, jax.Array) and not is_traced(leaf) else leaf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,73 +13,62 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
-from jboost._fixed_point.quantile import weighted_quantile
-from jboost._objective.loss import Loss, Quantile, resolve_outputs
-from jboost._runtime.typing import Reduce, identity, varying_alike
+from jboost._objective.rows import Rows
+from jboost._runtime.typing import Reduce, varying_alike
 
 MAX_ITERATIONS = 100
+CLEARLY_FLATTER = 0.9
+HOPELESS_DAMPING = 1e6
 ROUNDING = 16  # units of rounding below which a mean over the rows is taken for noise
 
 
-def best_constant(
-    loss: Loss, y: Any, weight: Float[Array, " n"], reduce: Reduce = identity
-) -> Float[Array, ""] | Float[Array, " k"]:
-    """Return F0 = argmin over c of sum_i w_i loss(c, y_i).
+def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[Array, " k"]:
+    """Return F0 = argmin over c of sum_i w_i loss(c + offset_i, y_i).
 
-    A loss with a `Quantile` leaf rule starts from the weighted quantile of y; any other is minimised by
-    damped Newton steps, then one differentiable step whose derivative by `weight` and `y` is that of the
-    implicit function. Rows of weight 0 do not count, even when their loss is NaN. Where the minimum lies at
-    infinity (a Poisson target of zeros, one class only) the result is finite and its gradient negligible.
+    It is found by damped Newton steps, then one differentiable step whose derivative by weights, targets and the
+    parameters of the loss is that of the implicit function. Rows of weight 0 do not count, even when their loss is NaN.
+    Where the minimum lies at infinity (a Poisson target of zeros, one class only) the result is finite and its gradient
+    negligible; where the loss does not depend on c at all, as in a ranking, it is 0.
 
     Parameters
     ----------
-    loss : Loss
-    y : pytree of arrays
-        Target; every leaf has n as its leading axis.
-    weight : [n]
-        Non-negative, not all 0.
-    reduce : callable, default identity
-        Sums a partial result over devices.
+    loss : Loss, GroupLoss or BatchLoss
+        With its outputs resolved.
+    rows : Rows
+        Targets, weights (non-negative, not all 0), offsets and groups.
+    reduce : callable, optional
+        Sums a partial result over devices; None where one has all rows.
 
     Returns
     -------
-    [] or [k], of JAX's default floating dtype.
+    float [k], of JAX's default floating dtype.
+
+    Examples
+    --------
+    It is what a leaf rule of your own may start from:
+
+    >>> import jax.numpy as jnp, jboost
+    >>> from jboost._objective.rows import Rows
+    >>> rows = Rows(jnp.array([1.0, 2.0, 6.0]), jnp.ones(3))
+    >>> round(float(jboost.best_constant(jboost.losses.squared_error, rows)[0]), 5)
+    3.0
 
     References
     ----------
     Friedman (2001), "Greedy Function Approximation", Algorithm 1 line 1. Marquardt (1963), "An Algorithm for
     Least-Squares Estimation of Nonlinear Parameters".
     """
-    n_outputs = resolve_outputs(loss, y)
     dtype = jnp.result_type(float)
-    weight = jnp.asarray(weight, dtype)
-    if isinstance(loss.leaf, Quantile):
-        return _quantile_of_target(loss.leaf, n_outputs, y, weight, reduce)
+    weight = jnp.asarray(rows.weight, dtype)
+    rows = dataclasses.replace(rows, weight=weight)
     share = weight / jax.lax.stop_gradient(total(weight, reduce))
-    origin = jnp.zeros(n_outputs or 1, dtype)
-    moments, closed_over = _with_explicit_closure(
-        _mean_loss(loss, n_outputs is None, reduce), origin, y, share
-    )
-    parameters = (*closed_over, *jax.tree.leaves((y, share)))
-    frozen, y_frozen, share_frozen = jax.lax.stop_gradient((parameters, y, share))
-    start = _mean_of_target(n_outputs, y_frozen, share_frozen, reduce)
-    minimum = _minimise(lambda constant: moments(constant, *frozen), origin, start)
-    constant = _with_implicit_derivative(moments, minimum, *parameters)
-    return constant[0] if n_outputs is None else constant
-
-
-def _quantile_of_target(
-    leaf: Quantile, n_outputs: int | None, y: Any, weight: Array, reduce: Reduce
-) -> Array:
-    if not hasattr(y, "shape") or y.shape[1:] != (() if n_outputs is None else (n_outputs,)):
-        raise ValueError(
-            "y must be one array with a value per score for a loss with a Quantile leaf rule; "
-            f"got {jax.tree.map(jnp.shape, y)}"
-        )
-    y = jnp.asarray(y, weight.dtype)
-    if n_outputs is None:
-        return weighted_quantile(y, weight, leaf.level, reduce)
-    return jnp.stack([weighted_quantile(column, weight, leaf.level, reduce) for column in y.T])
+    origin = jnp.zeros(loss.n_outputs or 1, dtype)
+    moments, closed_over = _with_explicit_closure(_mean_loss(loss, reduce), origin, rows, share)
+    parameters = (*closed_over, *jax.tree.leaves((rows, share)))
+    frozen, rows_frozen, share_frozen = jax.lax.stop_gradient((parameters, rows, share))
+    start = _mean_of_target(loss, rows_frozen, share_frozen, reduce)
+    minimum = _minimise(lambda constant: moments(constant, *frozen), origin, start, loss.needs_all_rows)
+    return _with_implicit_derivative(moments, minimum, *parameters)
 
 
 class _Moments(NamedTuple):
@@ -100,34 +90,78 @@ class _Search(NamedTuple):
     done: Array  # []
 
 
-def _mean_loss(loss: Loss, scalar: bool, reduce: Reduce) -> Callable[[Array, Any, Array], _Moments]:
-    """Return the function (constant [k], y, share of the weight [n]) -> moments of the loss."""
+def _mean_loss(loss: Any, reduce: Reduce | None) -> Callable[[Array, Rows, Array], _Moments]:
+    """Return the function (constant [k], rows, share of the weight [n]) -> moments of the loss."""
 
-    def moments(constant: Array, y: Any, share: Array) -> _Moments:
+    def moments(constant: Array, rows: Rows, share: Array) -> _Moments:
         def mean(values: Array) -> Array:
             return _mean_by_share(values, share, reduce)
 
-        def at(constant: Array) -> tuple[Array, Array]:
-            """Return the value [1 n] and g [k n]: rows last, for XLA's loops to run along them."""
-            score = constant[0] if scalar else constant
-            value, g = jax.vmap(lambda y: jax.value_and_grad(loss.function)(score, y), out_axes=-1)(y)
-            return value[None], jnp.reshape(g, (constant.size, share.size))
-
         constant, _ = varying_alike(constant, share)  # or its gradient would be summed over the devices
-        if scalar:
-            (value, g), (_, dg) = jax.jvp(at, (constant,), (jnp.ones_like(constant),))
-            h = mean(dg)[None]
-        else:
-            (value, g), tangent = jax.linearize(at, constant)
-            h = jax.lax.map(lambda step: mean(tangent(step)[1]), jnp.eye(constant.size, dtype=constant.dtype))
-            h = (h + h.T) / 2
-        return _Moments(mean(value)[0], mean(jnp.abs(value))[0], mean(g), mean(jnp.abs(g)), h)
+        value, g, h = _at_constant(loss, constant, rows, mean)
+        return _Moments(mean(value)[0], mean(jnp.abs(value))[0], mean(g), mean(jnp.abs(g)), (h + h.T) / 2)
 
     return moments
 
 
+def _at_constant(
+    loss: Any, constant: Array, rows: Rows, mean: Callable[[Array], Array]
+) -> tuple[Float[Array, "1 n"], Float[Array, "k n"], Float[Array, "k k"]]:
+    """Return value and g of the rows, which lie last for XLA's loops to run along them, and the mean Hessian."""
+
+    def at(constant: Array) -> tuple[Array, Array]:
+        return _value_and_grad(loss, constant, rows)
+
+    if loss.curvature is not None or loss.hessian == "first_order":
+        return *at(constant), _curvature_without_tangents(loss, constant, rows, mean)
+    if constant.size == 1:
+        (value, g), (_, dg) = jax.jvp(at, (constant,), (jnp.ones_like(constant),))
+        return value, g, mean(dg)[None]
+    (value, g), tangent = jax.linearize(at, constant)
+    units = jnp.eye(constant.size, dtype=constant.dtype)
+    return value, g, jax.lax.map(lambda step: mean(tangent(step)[1]), units)
+
+
+def _value_and_grad(
+    loss: Any, constant: Array, rows: Rows
+) -> tuple[Float[Array, "1 n"], Float[Array, "k n"]]:
+    if loss.needs_all_rows:
+        value, g = loss.value_and_grad(_score_of(loss, constant, rows), rows)
+        return value[None], jnp.reshape(g.T, (constant.size, value.size))
+    shared = constant[0] if loss.n_outputs is None else constant
+
+    def of_row(y: Any, offset: Array | None) -> tuple[Array, Array]:
+        score = shared if offset is None else shared + jnp.reshape(offset, shared.shape)
+        return jax.value_and_grad(loss.function)(score, y)
+
+    value, g = jax.vmap(of_row, out_axes=-1)(rows.y, rows.offset)
+    return value[None], jnp.reshape(g, (constant.size, rows.weight.size))
+
+
+def _curvature_without_tangents(
+    loss: Any, constant: Array, rows: Rows, mean: Callable[[Array], Array]
+) -> Float[Array, "k k"]:
+    """Return the mean of what the loss brings, or of second derivatives in reverse mode, all that it may have."""
+    score = _score_of(loss, constant, rows)
+    n, k = rows.weight.size, constant.size
+    if loss.curvature is not None:
+        found = loss.curvature_of(score, rows)
+        if found.ndim == 3:
+            return mean(found.reshape(n, k * k).T).reshape(k, k)
+        return jnp.diag(mean(found.reshape(n, k).T))
+    _, back = jax.vjp(lambda s: jnp.reshape(loss.value_and_grad(s, rows)[1], (n, k)), score)
+    hot = jnp.broadcast_to(jnp.eye(k, dtype=constant.dtype)[:, None], (k, n, k))
+    return jax.lax.map(lambda one: mean(back(one)[0].reshape(n, k).T), hot)
+
+
+def _score_of(loss: Any, constant: Array, rows: Rows) -> Float[Array, "n *k"]:
+    score = jnp.broadcast_to(constant, (rows.weight.size, constant.size))
+    score = score if rows.offset is None else score + rows.offset
+    return score[:, 0] if loss.n_outputs is None else score
+
+
 def _mean_by_share(
-    values: Float[Array, "k n"], share: Float[Array, " n"], reduce: Reduce
+    values: Float[Array, "k n"], share: Float[Array, " n"], reduce: Reduce | None
 ) -> Float[Array, " k"]:
     """Sum share * values over the rows."""
     counts = (share > 0)[None] | jnp.isfinite(values)  # so that a weight of 0 has a derivative too
@@ -135,18 +169,23 @@ def _mean_by_share(
     return jax.vmap(lambda row: total(row, reduce))(products)
 
 
-def _mean_of_target(n_outputs: int | None, y: Any, share: Array, reduce: Reduce) -> Array:
+def _mean_of_target(loss: Any, rows: Rows, share: Array, reduce: Reduce | None) -> Float[Array, " k"]:
     """Return the mean of y when it has one value per score, else 0: a second place to start from."""
-    k = n_outputs or 1
-    if not hasattr(y, "shape") or y.shape[1:] != (() if n_outputs is None else (k,)):
+    y, k = rows.y, loss.n_outputs or 1
+    is_score = hasattr(y, "shape") and y.shape[1:] == (() if loss.n_outputs is None else (k,))
+    if loss.allow_nan or loss.needs_all_rows or not is_score:
         return jnp.zeros(k, share.dtype)
-    share = share[:, None]
-    rows = jnp.asarray(y, share.dtype).reshape(-1, k)
-    return total(jnp.where(share > 0, share * rows, 0), reduce)
+    target = jnp.asarray(y, share.dtype).reshape(-1, k)
+    target = target if rows.offset is None else target - rows.offset
+    return total(jnp.where(share[:, None] > 0, share[:, None] * target, 0), reduce)
 
 
-def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array) -> Array:
-    """Minimise by Newton steps damped as in Marquardt (1963), from the better of two places."""
+def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array, may_be_level: bool) -> Array:
+    """Minimise by Newton steps damped as in Marquardt (1963), from the better of two places.
+
+    Where the loss may not depend on the constant at all, while its weighted derivatives do not sum to 0, a step must
+    make the slope clearly smaller, and the search soon gives up.
+    """
     eps = jnp.finfo(origin.dtype).eps
 
     def advance(state: _Search) -> _Search:
@@ -155,7 +194,7 @@ def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array)
         starting = state.iteration < 2
         trial = jnp.where(starting, place, state.constant + step)
         at = moments(trial)
-        accept = jnp.where(starting, at.value < state.at.value, _is_better(at, state.at, step))
+        accept = jnp.where(starting, at.value < state.at.value, _is_better(at, state.at, step, may_be_level))
         constant, at = jax.tree.map(
             lambda a, b: jnp.where(accept, a, b), (trial, at), (state.constant, state.at)
         )
@@ -165,6 +204,8 @@ def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array)
         flat = jnp.abs(at.g) <= jnp.maximum(ROUNDING * eps * at.g_size, eps**2 * first_g_size)
         at_rest = (jnp.abs(step) <= eps / 2 * jnp.abs(state.constant)) & (~accept | (state.damping < 1))
         done = jnp.all(flat | at_rest)
+        if may_be_level:
+            done |= damping > HOPELESS_DAMPING
         return _Search(constant, at, first_g_size, damping, state.iteration + 1, done & ~starting)
 
     nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(moments, origin))
@@ -175,12 +216,14 @@ def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array)
     return state.constant
 
 
-def _is_better(new: _Moments, old: _Moments, step: Array) -> Array:
+def _is_better(new: _Moments, old: _Moments, step: Array, may_be_level: bool) -> Array:
     """Accept a clear decrease, or within the rounding of the mean loss a smaller slope."""
     rounding = ROUNDING * jnp.finfo(step.dtype).eps * old.value_size
     change = new.value - old.value
     slope, old_slope = jnp.abs(new.g @ step), jnp.abs(old.g @ step)
     flatter = (slope < old_slope) | ((slope == old_slope) & (change <= 0))  # or steps might go back and forth
+    if may_be_level:
+        flatter = slope < CLEARLY_FLATTER * old_slope
     finite = jnp.isfinite(change) & jnp.all(jnp.isfinite(new.g)) & jnp.all(jnp.isfinite(new.h))
     return finite & ((change < -rounding) | ((change <= rounding) & flatter))
 

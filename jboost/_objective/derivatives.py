@@ -1,90 +1,95 @@
-"""Value, gradient and Hessian of a row loss for every row, by automatic differentiation."""
+"""Value, gradient and Hessian of a loss for every row, by automatic differentiation."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jboost._objective.loss import Loss
+from jboost._objective.rows import Rows, per_row
 
 Scores = Float[Array, " n"] | Float[Array, "n k"]
+# Words of JAX's that a function has no derivative of the kind that was asked for.
+_NO_DERIVATIVE = ("differentiation", "support JVP", "differentiat", "JVP rule", "transpose")
 
 
-def value_grad_hess(loss: Loss, score: Scores, y: Any) -> tuple[Float[Array, " n"], Scores, Scores]:
-    """Return the loss, gradient g and floored diagonal Hessian h of each row.
+def derivatives_by_row(
+    loss: Any, score: Float[Array, "n k"], rows: Rows
+) -> tuple[Float[Array, " n"], Float[Array, "n k"], Float[Array, "n k"]]:
+    """Return the loss, gradient g and floored diagonal Hessian h of each row, all of a unit of weight.
 
     Parameters
     ----------
-    loss : Loss
-    score : [n] or [n k]
+    loss : Loss, GroupLoss or BatchLoss
+        With its outputs resolved: `n_outputs` of None means a scalar score.
+    score : [n k]
         Raw scores; their dtype is the dtype of all results.
-    y : pytree of arrays
-        Target; every leaf has n as its leading axis.
+    rows : Rows
+        Targets, weights and groups of the n rows.
 
     Returns
     -------
     value : [n]
         Loss of each row.
-    g, h : shape of `score`
+    g, h : [n k]
         First derivative; second derivative by each output, at least `loss.hessian_floor`, or 1 for
         ``hessian="first_order"``.
     """
-    value, g, h = raw_value_grad_hess(loss, score, y)
+    value, g, h = raw_derivatives(loss, score[:, 0] if loss.n_outputs is None else score, rows)
     if loss.hessian != "first_order":
         h = jnp.maximum(h, loss.hessian_floor)
-    return value, g, h
+    return value, jnp.reshape(g, score.shape), jnp.reshape(h, score.shape)
 
 
-def raw_value_grad_hess(loss: Loss, score: Scores, y: Any) -> tuple[Float[Array, " n"], Scores, Scores]:
-    """Return what `value_grad_hess` does, with the second derivatives as they come, before the floor."""
+def raw_derivatives(loss: Any, score: Scores, rows: Rows) -> tuple[Float[Array, " n"], Scores, Scores]:
+    """Return what `derivatives_by_row` does, of scores [n] or [n k], with h as it comes, before the floor."""
     if loss.hessian == "first_order":
-        value, g = _value_and_grad(loss, score, y)
+        value, g = loss.value_and_grad(score, rows)
         h = jnp.ones_like(score)
-    elif score.ndim == 1:
-        # A tangent of one gives the whole derivative, and all three results fuse into one pass over the rows.
-        step = (jnp.ones_like(score),)
-        (value, g), (_, h) = jax.jvp(lambda s: _value_and_grad(loss, s, y), (score,), step)
+    elif loss.curvature is not None:
+        value, g = loss.value_and_grad(score, rows)
+        h = loss.curvature_of(score, rows)
+        if h.ndim == 3:  # the leaves take all of it, the splits its diagonal
+            whole = jnp.isfinite(h).all(axis=(1, 2))[:, None]
+            h = jnp.where(whole, jnp.diagonal(h, axis1=1, axis2=2), jnp.nan)
     else:
-        (value, g), hessian_column = jax.linearize(lambda s: _value_and_grad(loss, s, y), score)
-        h = jax.lax.map(
-            lambda j: hessian_column(_one_hot_rows(score, j))[1][:, j], jnp.arange(score.shape[1])
-        ).T
+        value, g, h = loss.hessian_diagonal(score, rows)
     return value.astype(score.dtype), g, h
 
 
-def full_hessian(loss: Loss, score: Float[Array, "n k"], y: Any) -> Float[Array, "n k k"]:
-    """Return the k x k Hessian of each row, with `loss.hessian_floor` added to its diagonal.
+@contextlib.contextmanager
+def explained(loss: Any) -> Iterator[None]:
+    """Say what to do where JAX has no derivative of the loss."""
+    try:
+        yield
+    except (TypeError, ValueError, NotImplementedError) as error:
+        if not any(words in str(error) for words in _NO_DERIVATIVE):
+            raise
+        name = loss.name or "the loss"
+        way_out = (
+            "first derivatives in reverse mode are needed: use lax.scan, or fori_loop with a number of steps that is "
+            "known, instead of while_loop, and give a jax.custom_vjp to what has no derivative"
+        )
+        if loss.hessian != "first_order":
+            way_out = (
+                'use hessian="first_order", which does with the first derivative, or give a curvature; '
+                + way_out
+            )
+        raise TypeError(f"loss: JAX cannot differentiate {name} as needed ({error}); {way_out}") from error
 
-    So the flat direction of a softmax, all scores moved alike, can be solved for without regularisation.
-    """
-    _, hessian_column = jax.linearize(lambda s: _value_and_grad(loss, s, y)[1], score)
-    columns = jax.lax.map(lambda j: hessian_column(_one_hot_rows(score, j)), jnp.arange(score.shape[1]))
-    ridge = loss.hessian_floor * jnp.eye(score.shape[1], dtype=score.dtype)
-    return jnp.moveaxis(columns, 0, 2) + ridge[None]
 
-
-def _value_and_grad(loss: Loss, score: Scores, y: Any) -> tuple[Float[Array, " n"], Scores]:
-    return jax.vmap(jax.value_and_grad(loss.function))(score, y)
-
-
-def _one_hot_rows(score: Float[Array, "n k"], j: Array) -> Float[Array, "n k"]:
-    is_hot = (jnp.arange(score.shape[1], dtype=j.dtype) == j)[None]
-    # Inside shard_map both may vary over the devices, as the score does.
-    return jnp.where(is_hot, jnp.ones_like(score), jnp.zeros_like(score))
-
-
-def check_derivatives(loss: Loss, value: Any, g: Any, h_raw: Any, weight: Any) -> None:
+def check_derivatives(loss: Any, value: Any, g: Any, h_raw: Any, weight: Any) -> None:
     """Raise ValueError when a loss cannot be boosted with the Hessian it asks for.
 
     Parameters
     ----------
-    loss : Loss
+    loss : Loss, GroupLoss or BatchLoss
     value, g, h_raw : concrete arrays [n], [n] or [n k], like g
-        Result of `raw_value_grad_hess` at the base score.
+        Result of `raw_derivatives` at the base score.
     weight : concrete array [n]
         Rows of weight 0 are not looked at.
     """
@@ -122,7 +127,7 @@ def check_range(g: Any, weight: Any) -> None:
         )
 
 
-def may_fail(loss: Loss, value: Array, g: Array, h_raw: Array, weight: Float[Array, " n"]) -> Bool[Array, ""]:
+def may_fail(loss: Any, value: Array, g: Array, h_raw: Array, weight: Float[Array, " n"]) -> Bool[Array, ""]:
     """Say whether the two checks above are worth making: always where one fails, seldom elsewhere.
 
     It runs where the rows are, in floats of their precision; the limits here are nearer by a half.
@@ -138,16 +143,11 @@ def may_fail(loss: Loss, value: Array, g: Array, h_raw: Array, weight: Float[Arr
     return fails | jnp.any(jnp.any(steep, axis=0) & ~jnp.any(curved, axis=0))
 
 
-def per_row(rows: Any, like: Any) -> Any:
-    """Shape [n] to be combined with an array [n] or [n k]."""
-    return rows.reshape(-1, *[1] * (like.ndim - 1))
-
-
 def _largest_sum(dtype: Any) -> float:
     return float(np.sqrt(np.finfo(dtype).max)) / 100
 
 
-def _advice(loss: Loss, about_hessian: bool) -> str:
+def _advice(loss: Any, about_hessian: bool) -> str:
     if not about_hessian or loss.hessian == "first_order":
         return ""
     return '; use Loss(..., hessian="first_order"), with leaf=Quantile(level) for an absolute or pinball loss'

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-
-@dataclass(frozen=True)
-class Bound:
-    """A function with its last argument filled in; unlike functools.partial it compares by value."""
-
-    function: Callable[..., Any]
-    argument: Any
-
-    def __call__(self, *args: Any) -> Any:
-        return self.function(*args, self.argument)
+from jboost._runtime.typing import is_traced
 
 
-def real_argument(value: Any, name: str, low: float, high: float, advice: str = "") -> float:
-    """Return `value` as a float, or raise when it is no real number strictly between `low` and `high`."""
+def real_argument(value: Any, name: str, low: float, high: float, advice: str = "") -> Any:
+    """Return `value` as a float, a traced one as it is; raise unless it lies strictly between `low` and `high`."""
+    if is_traced(value):
+        return value
+    if isinstance(value, np.ndarray | jax.Array) and value.ndim == 0:
+        value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a real number; got {value!r}")
     if not low < value < high:
@@ -31,6 +25,11 @@ def real_argument(value: Any, name: str, low: float, high: float, advice: str = 
         )
         raise ValueError(f"{name} must be {expected}; got {value!r}{advice}")
     return float(value)
+
+
+def with_number(name: str, value: Any) -> str:
+    """Name a loss or a metric and the value of its parameter, if that is known."""
+    return name if is_traced(value) else f"{name}({value:g})"
 
 
 def check_real(y: Any) -> None:

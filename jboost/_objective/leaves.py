@@ -1,149 +1,127 @@
-"""Leaf values: differentiable sums over the rows of a leaf, by the rule that the loss asks for."""
+"""What a leaf rule knows: rows with their derivatives and leaves, and exact sums over the rows of a leaf."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jboost._fixed_point import Scale, sum_by_group
-from jboost._fixed_point.quantile import grouped_quantile
-from jboost._objective.derivatives import full_hessian, value_grad_hess
-from jboost._objective.loss import Loss, Quantile
-from jboost._runtime.typing import Reduce, identity
+from jboost._objective.derivatives import derivatives_by_row
+from jboost._objective.rows import Rows
+from jboost._runtime.typing import Reduce
 from jboost._spec import Hyper
-from jboost._split import leaf_value, limit_step, soft_threshold
+from jboost._split import soft_threshold
 from jboost._tree import take_leaves
 
 
-def leaf_values(
-    loss: Loss,
-    score: Float[Array, "n k"],
-    y: Any,
-    weight: Float[Array, " n"],
-    leaf: Int[Array, "n *k"],
-    hyper: Hyper,
-    n_leaves: int,
-    derivatives: tuple[Array, Array],
-    scales: tuple[Scale | None, Scale | None],
-    reduce: Reduce = identity,
-) -> Float[Array, "leaves k"]:
-    """Compute every leaf's value before shrinkage; 0 for a leaf without rows.
+class Derivatives(NamedTuple):
+    """g and h of the rows, times the weights with which they take part in a round, and the scales of their sums."""
 
-    Parameters
+    g: Float[Array, "n k"]
+    h: Float[Array, "n k"]
+    scale_of_g: Scale | None = None  # None: not found yet
+    scale_of_h: Scale | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaves:
+    """The rows of a round in their leaves.
+
+    Attributes
     ----------
-    loss : Loss
-        Gives the rule: Newton steps with a diagonal, constant or full Hessian, or a quantile of the residuals.
-    score, y, weight
-        Current scores, targets and weights of the rows (0 where a row is not drawn).
+    loss : Loss, GroupLoss or BatchLoss
+        With its outputs resolved.
+    score : float [n k]
+        Scores before the round.
+    rows : Rows
+        Targets, weights and groups.
+    weight : float [n]
+        With which the rows take part in the round: 0 for those that were not drawn.
     leaf : int32 [n] or [n k]
         Leaf of each row, for all outputs or for each.
-    hyper : Hyper
-        reg_lambda, reg_alpha and max_delta_step.
     n_leaves : int
         Leaves of a tree.
-    derivatives : g, h [n k]
-        Weighted derivatives at the current scores.
-    scales : of g and h
-        What `find_scale` gives for them.
-    reduce : function
-        Sums an array over the devices that hold the other rows; a quantile rule needs all rows on one.
+    hyper : Hyper
+        reg_lambda, reg_alpha, max_delta_step and the others.
+    derivatives : Derivatives
+        Of the loss at the scores.
+    reduce : function or None
+        Sums an array over the devices that hold the other rows.
+
+    Examples
+    --------
+    Its sums are those of the rows of each leaf, here of g, the residuals, of two rows in one leaf and one in another:
+
+    >>> import jax.numpy as jnp, jboost
+    >>> from jboost._objective.leaves import Derivatives
+    >>> from jboost._objective.rows import Rows
+    >>> y, weight = jnp.array([1.0, 2.0, 5.0]), jnp.ones(3)
+    >>> g, h = -y[:, None], jnp.ones((3, 1))
+    >>> leaves = jboost.Leaves(
+    ...     jboost.losses.squared_error, jnp.zeros((3, 1)), Rows(y, weight), weight, jnp.array([0, 0, 1]), 2,
+    ...     jboost.Hyper(), Derivatives(g, h))
+    >>> leaves.sum_of_g()[:, 0].tolist(), leaves.weight_of_leaf().tolist()
+    ([-3.0, -5.0], [2.0, 1.0])
     """
-    if isinstance(loss.leaf, Quantile):
-        if reduce is not identity:
-            raise ValueError("a Quantile leaf rule needs all rows on one device")
-        return _quantiles(score, y, weight, leaf, hyper, n_leaves, loss.leaf.level)
-    value = jnp.zeros((n_leaves, score.shape[1]), score.dtype)
-    for step in range(loss.leaf.steps):
-        if step > 0:
-            derivatives = weighted_derivatives(loss, score + take_leaves(value, leaf), y, weight)[1:]
-            scales = None, None
-        value = _newton_step(loss, score, y, weight, leaf, hyper, derivatives, scales, value, reduce)
-    return value
 
+    loss: Any
+    score: Float[Array, "n k"]
+    rows: Rows
+    weight: Float[Array, " n"]
+    leaf: Int[Array, "n *k"]
+    n_leaves: int
+    hyper: Hyper
+    derivatives: Derivatives
+    reduce: Reduce | None = None
 
-def weighted_derivatives(
-    loss: Loss, score: Float[Array, "n k"], y: Any, weight: Float[Array, " n"]
-) -> tuple[Float[Array, " n"], Float[Array, "n k"], Float[Array, "n k"]]:
-    """Return the loss of each row, and its gradient and Hessian times the row's weight.
+    def moved_by(self, value: Float[Array, "leaves k"]) -> Leaves:
+        """Return the same with the derivatives at other scores: those given, plus a value for each leaf."""
+        score = self.score + take_leaves(value, self.leaf)
+        _, g, h = derivatives_by_row(self.loss, score, self.rows)
+        weight = self.weight[:, None]
+        return dataclasses.replace(self, score=score, derivatives=Derivatives(g * weight, h * weight))
 
-    The loss has its outputs resolved: `n_outputs` of None means a scalar score.
-    """
-    scalar = loss.n_outputs is None
-    value, g, h = value_grad_hess(loss, score[:, 0] if scalar else score, y)
-    g, h = jnp.reshape(g, score.shape), jnp.reshape(h, score.shape)
-    return value, g * weight[:, None], h * weight[:, None]
+    def sum_of_g(self) -> Float[Array, "leaves k"]:
+        """Sum the first derivatives of each leaf."""
+        return self.sum(self.derivatives.g[..., None], self.derivatives.scale_of_g)[..., 0]
 
+    def sum_of_h(self) -> Float[Array, "leaves k"]:
+        """Sum the second derivatives of each leaf."""
+        return self.sum(self.derivatives.h[..., None], self.derivatives.scale_of_h)[..., 0]
 
-def _newton_step(
-    loss: Loss,
-    score: Array,
-    y: Any,
-    weight: Array,
-    leaf: Array,
-    hyper: Hyper,
-    derivatives: tuple[Array, Array],
-    scales: tuple[Scale | None, Scale | None],
-    value: Float[Array, "leaves k"],
-    reduce: Reduce,
-) -> Float[Array, "leaves k"]:
-    """Minimise G (u - v) + H (u - v)^2 / 2 + lambda u^2 / 2 + alpha |u| over u; v is the value so far."""
-    n_leaves = value.shape[0]
-    if loss.hessian == "full":
-        at = score + take_leaves(value, leaf)
-        g_sum = sum_by_leaf(derivatives[0][..., None], leaf, n_leaves, reduce, scales[0])[..., 0]
-        hessian = full_hessian(loss, at, y) * weight[:, None, None]
-        h_sum = sum_by_leaf(hessian, leaf, n_leaves, reduce)
-        return _solve(g_sum - jnp.einsum("ljk,lk->lj", h_sum, value), h_sum, hyper)
-    g_sum, h_sum = (
-        sum_by_leaf(values[..., None], leaf, n_leaves, reduce, scale)[..., 0]
-        for values, scale in zip(derivatives, scales, strict=True)
-    )
-    return leaf_value(g_sum - h_sum * value, h_sum, hyper)
+    def sum_of_full_hessian(self) -> Float[Array, "leaves k k"]:
+        """Sum the Hessians of each leaf, with the floor of the loss added to the diagonal of each row.
 
+        So the flat direction of a softmax, all scores moved alike, can be solved for without regularisation.
+        """
+        k = self.score.shape[1]
+        ridge = self.loss.hessian_floor * jnp.eye(k, dtype=self.score.dtype)
+        hessian = self.loss.full_hessian(self.score, self.rows) + ridge[None]
+        return self.sum(hessian * self.weight[:, None, None])
 
-def _solve(g: Float[Array, "l k"], h: Float[Array, "l k k"], hyper: Hyper) -> Float[Array, "l k"]:
-    """Solve (H + lambda I) u = -T(G)."""
-    empty = jnp.trace(h, axis1=1, axis2=2) == 0  # G is 0 there too, and any system will do
-    ridge = hyper.reg_lambda + empty.astype(h.dtype)
-    system = h + ridge[:, None, None] * jnp.eye(h.shape[1], dtype=h.dtype)[None]
-    return limit_step(jnp.linalg.solve(system, -soft_threshold(g, hyper.reg_alpha)[..., None])[..., 0], hyper)
+    def weight_of_leaf(self) -> Float[Array, " leaves"]:
+        """Sum the weights of each leaf, for outputs that share a tree."""
+        return sum_by_group(self.weight[:, None], self.leaf, self.n_leaves, self.reduce)[:, 0]
 
+    def penalised(self, g: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Return what the L1 penalty leaves of sums of g."""
+        return soft_threshold(g, self.hyper.reg_alpha)
 
-def _quantiles(
-    score: Array, y: Any, weight: Array, leaf: Array, hyper: Hyper, n_leaves: int, level: float
-) -> Float[Array, "leaves k"]:
-    """Friedman (2001), algorithm 3: the quantile of the residuals in each leaf, output by output."""
-    residual = jnp.reshape(y, score.shape).astype(score.dtype) - score
-    by_output = leaf if leaf.ndim == 2 else jnp.broadcast_to(leaf[:, None], residual.shape)
+    def sum(self, values: Float[Array, "n k c"], scale: Scale | None = None) -> Float[Array, "leaves k c"]:
+        """Sum the c values of each row and output by leaf, the same bits in any order and on any number of devices.
 
-    def one(residual: Array, leaf: Array) -> Array:
-        return grouped_quantile(residual, weight, leaf, n_leaves, level)
+        Each output may have leaves of its own. The scale may be given where c is 1.
+        """
+        n, k, c = values.shape
+        if self.leaf.ndim == 1:
+            flat = sum_by_group(values.reshape(n, k * c), self.leaf, self.n_leaves, self.reduce, scale)
+            return flat.reshape(self.n_leaves, k, c)
 
-    values = [
-        one(residual[:, j], by_output[:, j]) for j in range(residual.shape[1])
-    ]  # faster than under vmap
-    return limit_step(jnp.stack(values, axis=1), hyper)
+        def of_output(values: Float[Array, "n c"], leaf: Int[Array, " n"], scale: Scale | None) -> Array:
+            return sum_by_group(values, leaf, self.n_leaves, self.reduce, jax.tree.map(jnp.atleast_1d, scale))
 
-
-def sum_by_leaf(
-    values: Float[Array, "n k c"],
-    leaf: Int[Array, "n *k"],
-    n_leaves: int,
-    reduce: Reduce,
-    scale: Scale | None = None,
-) -> Float[Array, "leaves k c"]:
-    """Sum the c values of each row and output by leaf; each output may have leaves of its own.
-
-    The scale may be given where c is 1.
-    """
-    n, k, c = values.shape
-    if leaf.ndim == 1:
-        return sum_by_group(values.reshape(n, k * c), leaf, n_leaves, reduce, scale).reshape(n_leaves, k, c)
-
-    def of_output(values: Float[Array, "n c"], leaf: Int[Array, " n"], scale: Scale | None) -> Array:
-        return sum_by_group(values, leaf, n_leaves, reduce, jax.tree.map(jnp.atleast_1d, scale))
-
-    return jax.vmap(of_output, (1, 1, 0), 1)(values, leaf, scale)
+        return jax.vmap(of_output, (1, 1, 0), 1)(values, self.leaf, scale)

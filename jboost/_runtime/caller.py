@@ -10,6 +10,8 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
+from jboost._runtime.forks import use_jax
+
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
@@ -17,10 +19,14 @@ _OWN_PACKAGES = ("jboost", "jax")
 
 
 def moves_arrays(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Let a function move arrays between host and device: `jax.transfer_guard` is not meant for what was asked for."""
+    """Let a function move arrays between host and device: `jax.transfer_guard` is not meant for what was asked for.
+
+    Where JAX would hang, in a child that was forked after it was used, the function raises at once.
+    """
 
     @functools.wraps(function)
     def unguarded(*args: _P.args, **options: _P.kwargs) -> _T:
+        use_jax()
         with jax.transfer_guard("allow"):
             return function(*args, **options)
 

@@ -54,8 +54,53 @@ def is_available(target: str, is_right: Callable[[], bool]) -> bool:
     is_right : function
         Calls the target on a tiny problem with a known answer, where jaxlib differs from that of the build.
     """
+    if _here.plain:
+        return False
     with _lock:
         return why_unavailable(target, is_right) is None
+
+
+class _Here(threading.local):
+    """What holds in this thread."""
+
+    plain = False  # whether the library is left alone
+
+
+_here = _Here()
+
+
+@contextlib.contextmanager
+def plain_jax(on: bool = True) -> Iterator[None]:
+    """Keep to plain JAX, as if the C++ library had not been built: to read, to test, or to export a program.
+
+    It holds for this thread, for what is traced inside of the context, and for the compiled programs of jboost's
+    public functions, which are kept apart. A function that you have compiled yourself stays as it was traced. The
+    environment variable JBOOST_NATIVE=0, read when the library is first needed, does the same for a process.
+
+    Parameters
+    ----------
+    on : bool
+        Whether to; False allows the library again inside of another such context.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.arange(8.0)[:, None]
+    >>> with jboost.plain_jax():
+    ...     model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=3))
+    >>> model.n_trees
+    3
+    """
+    before, _here.plain = _here.plain, on
+    try:
+        yield
+    finally:
+        _here.plain = before
+
+
+def in_use() -> bool:
+    """Say whether the library is there and wanted: what a compiled program must be kept by."""
+    return not _here.plain and not isinstance(load(), str)
 
 
 @functools.cache
@@ -86,15 +131,21 @@ def _register(target: str, is_right: Callable[[], bool]) -> str | None:
         return None if is_right() else "its self-check gave a wrong answer"
 
 
+def path() -> Path | None:
+    """Return the file of the library, if it was built."""
+    files = Path(__file__).parent.glob("_library.*")
+    return next((file for file in files if file.suffix in SUFFIXES), None)
+
+
 @functools.cache
 def load() -> ctypes.CDLL | str:
     """Load the library, or say why there is none."""
     if os.environ.get("JBOOST_NATIVE", "1") == "0":
         return "turned off by JBOOST_NATIVE=0"
-    path = next((path for path in Path(__file__).parent.glob("_library.*") if path.suffix in SUFFIXES), None)
-    if path is None:
+    file = path()
+    if file is None:
         return "not built: there was no C++ compiler, or no JAX, when jboost was installed"
-    found = ctypes.CDLL(str(path))
+    found = ctypes.CDLL(str(file))
     found.jboost_built_for.restype = ctypes.c_char_p
     found.jboost_limit_threads.argtypes = [ctypes.c_int64]
     found.jboost_limit_threads.restype = None

@@ -65,7 +65,7 @@ def kept_concrete() -> AbstractContextManager[Any]:
 
     Only there: elsewhere it would evaluate the constants of our own programs one by one as they are traced.
     """
-    inside_a_trace = is_traced(jax.numpy.zeros(()))
+    inside_a_trace = is_traced(jax.device_put(np.zeros(())))  # which, unlike an operation, is not compiled
     return jax.ensure_compile_time_eval() if inside_a_trace else nullcontext()
 
 
@@ -100,12 +100,12 @@ def of_floats(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     """Make whole numbers in y floats for a loss or a metric, as JAX does unless its promotion of dtypes is strict."""
 
     @functools.wraps(function)
-    def with_float_y(score: Any, y: Any, *more: Any) -> jax.Array:
+    def with_float_y(score: Any, y: Any, *more: Any, **named: Any) -> jax.Array:
         types = [jax.numpy.result_type(array) for array in (score, y)]
         score_is_float, y_is_float = (jax.numpy.issubdtype(one, jax.numpy.floating) for one in types)
         if not y_is_float:
             y = jax.numpy.asarray(y, types[0] if score_is_float else float)
-        return function(score, y, *more)
+        return function(score, y, *more, **named)
 
     return with_float_y
 
@@ -113,8 +113,13 @@ def of_floats(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
 Reduce = Callable[[jax.Array], jax.Array]  # sums a partial result over devices
 
 
+def over_devices(reduce: Reduce | None, partial_sum: jax.Array) -> jax.Array:
+    """Sum over the devices among which the rows are divided; None: there is but one."""
+    return partial_sum if reduce is None else reduce(partial_sum)
+
+
 def identity(x: jax.Array) -> jax.Array:
-    """Return x: the reduction on one device, and the inverse link of an untransformed score."""
+    """Return x: the inverse link of an untransformed score."""
     return x
 
 

@@ -7,8 +7,6 @@ its own.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt32
@@ -16,42 +14,41 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 from jboost._runtime.typing import WORD, Layout
 from jboost._split.categories import best_categories, category_set, order_categories
 from jboost._split.formulas import Rules, leaf_value, limit_step, real, soft_threshold, sum_in_pairs
-from jboost._split.thresholds import Histogram, best_thresholds
+from jboost._split.thresholds import Histogram, best_thresholds, totals
+from jboost._split.tree import Tree
 
 __all__ = [
     "Rules",
-    "Split",
+    "Tree",
     "best_split",
     "leaf_value",
     "limit_step",
     "routing_table",
     "soft_threshold",
+    "totals",
 ]
 
 
-class Split(NamedTuple):
-    """The chosen splits of a level: one for each node, or one for all (then l = 1)."""
-
-    feature: Int[Array, " l"]
-    threshold: Int[Array, " l"]  # n_codes where nothing is split
-    missing_right: Bool[Array, " l"]
-    categories_right: UInt32[Array, "l words"]
-    gain: Float[Array, " l"]
-
-
 def best_split(
-    histogram: Histogram, rules: Rules, layout: Layout, allowed: Bool[Array, " f"]
-) -> tuple[Split, Bool[Array, " l"]]:
+    histogram: Histogram, rules: Rules, layout: Layout, allowed: Bool[Array, "*l f"]
+) -> tuple[Tree, Bool[Array, " l"]]:
     """Choose the best admissible split of each node, or the best shared one under symmetric growth.
 
     Ties go to the lowest feature, then to the lowest threshold, then to missing values on the left. Where no
     candidate gains anything the threshold is n_codes, so that every row goes left. Missing values that were not
     there to choose a side, and categories that were not there, go with the heavier child.
 
+    Parameters
+    ----------
+    histogram, rules, layout
+        Of the l nodes of a level.
+    allowed : bool [f] or [l f]
+        Columns that may be split on, in all nodes or in each.
+
     Returns
     -------
-    Split
-        The splits.
+    Tree
+        The splits of the level: one for each node, or one for all.
     bool [l]
         Of each node, whether its right child is the lighter one.
     """
@@ -63,7 +60,10 @@ def best_split(
         order = order_categories(categories, rules)
         found = best_categories(categories, order, rules, layout.has_missing)
         best = jax.tree.map(lambda every, some: every.at[:, columns].set(some), best, found)
-    gain = jnp.where(allowed[None], best.gain, -jnp.inf)
+    allowed = jnp.atleast_2d(allowed)
+    if rules.spec.symmetric:  # the nodes share a split, so all must allow it
+        allowed = allowed.all(axis=0, keepdims=True)
+    gain = jnp.where(allowed, best.gain, -jnp.inf)
     feature = jnp.argmax(gain, axis=1).astype(jnp.int32)
     gain, candidate = (
         jnp.take_along_axis(values, feature[:, None], axis=1)[:, 0] for values in (gain, best.candidate)
@@ -80,28 +80,31 @@ def best_split(
         is_category = chosen.any(axis=1, keepdims=True) & found_any[:, None]
         in_set, is_absent = category_set(order, jnp.argmax(chosen, axis=1), candidate // 2, layout.n_codes)
         right, absent = jnp.where(is_category, in_set, right), is_category & is_absent
-    missing_right, right_is_lighter = _sides(histogram, feature, right, candidate % 2 == 1, rules, layout)
+    missing_right, right_is_lighter = _heavier_side(
+        histogram, feature, right, candidate % 2 == 1, rules, layout
+    )
     missing_right &= found_any
     words = jnp.zeros((feature.size, 0), dtype=jnp.uint32)
     if layout.categorical:
         words = _pack(right | (absent & missing_right[:, None]))
-    return Split(feature, threshold, missing_right, words, jnp.where(found_any, gain, 0.0)), right_is_lighter
+    return Tree(feature, threshold, missing_right, words, jnp.where(found_any, gain, 0.0)), right_is_lighter
 
 
-def routing_table(split: Split, layout: Layout) -> Bool[Array, "l b"]:
+def routing_table(splits: Tree, layout: Layout) -> Bool[Array, "l b"]:
     """Which bin codes go right, for each split."""
     codes = jnp.arange(layout.n_codes, dtype=jnp.int32)
-    right = codes[None] > split.threshold[:, None]
+    right = codes[None] > splits.threshold[:, None]
     if layout.categorical:
-        is_category = (split.feature[:, None] == jnp.asarray(layout.categorical, dtype=jnp.int32)[None]).any(
+        is_category = (splits.feature[:, None] == jnp.asarray(layout.categorical, dtype=jnp.int32)[None]).any(
             axis=1
         )
-        in_set = split.categories_right[:, codes // WORD] >> (codes % WORD).astype(jnp.uint32)[None] & 1
+        assert splits.categories_right is not None  # there are categorical columns
+        in_set = splits.categories_right[:, codes // WORD] >> (codes % WORD).astype(jnp.uint32)[None] & 1
         right = jnp.where(is_category[:, None], in_set.astype(bool), right)
-    return right.at[:, 0].set(split.missing_right)
+    return right.at[:, 0].set(splits.missing_right)
 
 
-def _sides(
+def _heavier_side(
     histogram: Histogram,
     feature: Int[Array, " l"],
     right: Bool[Array, "l b"],
@@ -114,7 +117,7 @@ def _sides(
         column = jax.lax.dynamic_index_in_dim(histogram, feature[0], axis=3, keepdims=False)
     else:
         column = jnp.take_along_axis(histogram, feature[None, None, :, None], axis=3)[..., 0]
-    pairs = slice(1, rules.scale.size // 2 * 2, 2)
+    pairs = slice(1, rules.n_pairs, 2)
     hessian = column[:, pairs]
     sign = jnp.where(right, 1, -1).astype(hessian.dtype).T[:, None]
     excess = jnp.where(jnp.arange(layout.n_codes)[:, None, None] > 0, hessian * sign, 0)  # right less left
@@ -131,7 +134,7 @@ def _sides(
 
 
 def _in_real_units(hessian: Int[Array, "k l"], rules: Rules) -> Float[Array, " l"]:
-    return sum_in_pairs(real(hessian, rules.scale[1 : rules.scale.size // 2 * 2 : 2, None]))
+    return sum_in_pairs(real(hessian, rules.step[1 : rules.n_pairs : 2, None]))
 
 
 def _pack(right: Bool[Array, "l b"]) -> UInt32[Array, "l words"]:

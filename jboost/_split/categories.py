@@ -26,8 +26,7 @@ def order_categories(histogram: Histogram, rules: Rules) -> Order:
     output a cut of this order is the best subset of all (Fisher 1958; Hastie et al., ESL, section 9.2.4).
     """
     sums = histogram.sum(axis=2, keepdims=True, dtype=histogram.dtype) if rules.spec.symmetric else histogram
-    n_pairs = rules.scale.size // 2 * 2
-    scale = rules.scale[None, :, None, None]
+    n_pairs, scale = rules.n_pairs, rules.step[None, :, None, None]
     by_statistic = jnp.moveaxis(real(sums[:, :n_pairs], scale[:, :n_pairs]), 1, 0)
     g, h = sum_in_pairs(by_statistic[0::2]), sum_in_pairs(by_statistic[1::2])
     codes = jnp.arange(histogram.shape[0], dtype=jnp.int32)[:, None, None]

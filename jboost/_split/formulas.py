@@ -11,11 +11,21 @@ from jboost._spec import Hyper, Spec
 
 @pytree
 class Rules:
-    """What makes a split good: the regularisation, and the value of one step of each fixed-point statistic."""
+    """What makes a split good: the regularisation, and how the statistics are kept in fixed point."""
 
     hyper: Hyper
-    scale: Float[Array, " c"]
+    factor: Float[Array, " c"]  # what each statistic was multiplied by before it was rounded; a power of two
     spec: Spec = static_field()
+
+    @property
+    def step(self) -> Float[Array, " c"]:
+        """The value of one unit of each fixed-point statistic."""
+        return 1 / self.factor
+
+    @property
+    def n_pairs(self) -> int:
+        """How many of the statistics are g and h of the outputs, in turn; one more may count rows."""
+        return self.factor.size // 2 * 2
 
 
 def soft_threshold(g: Float[Array, "..."], reg_alpha: Float[Array, ""]) -> Float[Array, "..."]:
@@ -40,8 +50,7 @@ def limit_step(value: Float[Array, "..."], hyper: Hyper) -> Float[Array, "..."]:
 def node_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rules) -> Float[Array, "l f"]:
     """Equation (7): half the score of both children less the parent's, minus gamma; -inf if inadmissible."""
     hyper, spec = rules.hyper, rules.spec
-    n_pairs = rules.scale.size // 2 * 2
-    scale = rules.scale[:, None, None]
+    n_pairs, scale = rules.n_pairs, rules.step[:, None, None]
     sides = (left, total - left)  # exact integers: both children sum to the parent
 
     def score(sums: Int[Array, "c l f"]) -> Float[Array, "l f"]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Integer
 
 from jboost._runtime.typing import Layout
 
-Bins = Int[Array, "f n"]
-Grouped = Int[Array, "groups n width"]  # columns side by side for each row, as the C++ library reads them
+Bins = Integer[Array, "f n"]
+Grouped = Integer[Array, "groups n width"]  # columns side by side for each row, as the C++ library reads them
 
 
 class Columns(NamedTuple):

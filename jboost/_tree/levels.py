@@ -15,9 +15,11 @@ from jaxtyping import Array, Bool, Int
 from jboost._fixed_point import quantise
 from jboost._histogram import build_histogram, with_siblings
 from jboost._runtime.library import by_platform
-from jboost._runtime.typing import MISSING_BIN, Layout, Reduce
-from jboost._split import Rules, Split, best_split, routing_table
+from jboost._runtime.typing import MISSING_BIN, Layout, Reduce, over_devices
+from jboost._split import Rules, Tree, best_split, routing_table, totals
+from jboost._split.thresholds import Histogram
 from jboost._tree.columns import Bins, Columns, Derivatives
+from jboost._tree.growth import Carry, Growth
 
 BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int], Int[Array, "b c l f"]]
 
@@ -27,29 +29,46 @@ def grow_by_level(
     derivatives: Derivatives,
     active: Bool[Array, " n"],
     rules: Rules,
+    growth: Growth | None = None,
+    key: Array | None = None,
+    reduce: Reduce | None = None,
     build: BuildHistogram = build_histogram,
-    reduce: Reduce = lambda x: x,
-) -> tuple[Split, Int[Array, " n"]]:
-    """Return the splits in level order and the leaf of every row; see `grow_tree`."""
+) -> tuple[Tree, Int[Array, " n"]]:
+    """Return the splits in level order and the leaf of every row; see `Engine`."""
     spec, layout = rules.spec, columns.layout
     statistics = _in_fixed_point(derivatives, active, rules)
     node = jnp.zeros(columns.bins.shape[1], dtype=jnp.int32)
     slot = jnp.where(active, 0, jnp.ones_like(node))
     built_right = jnp.zeros(1, dtype=bool)
-    histogram = None
-    splits: list[Split] = []
+    histogram, carry = None, None
+    levels: list[Tree] = []
     for level in range(spec.max_depth):
-        built = reduce(build(columns.bins, slot, statistics, max(2**level // 2, 1), layout.n_codes))
+        built = over_devices(
+            reduce, build(columns.bins, slot, statistics, max(2**level // 2, 1), layout.n_codes)
+        )
         histogram = built if histogram is None else with_siblings(histogram, built, built_right)
-        split, right_is_lighter = best_split(histogram, rules, layout, columns.allowed[level])
-        splits.append(split)
+        allowed = columns.allowed[level]
+        if growth is not None:
+            carry = _carried(growth, key, carry, levels, histogram, rules)
+            allowed = growth.admit(carry, allowed, rules)
+        split, right_is_lighter = best_split(histogram, rules, layout, allowed)
+        levels.append(split)
         goes_right = route(columns.bins, node, split, routing_table(split, layout), layout)
         if level + 1 < spec.max_depth:
             built_right = right_is_lighter
             is_built = active & (goes_right == built_right[node])
             slot = jnp.where(is_built, node, 2**level)
         node = child_of(node, goes_right)
-    return jax.tree.map(lambda *levels: jnp.concatenate(levels), *splits), node
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *levels), node
+
+
+def _carried(
+    growth: Growth, key: Array | None, carry: Carry, levels: list[Tree], histogram: Histogram, rules: Rules
+) -> Carry:
+    """Return what the nodes of the next level are given."""
+    if not levels:
+        return growth.start(jax.random.key(0) if key is None else key)
+    return growth.descend(carry, levels[-1], totals(histogram)[..., 0], rules)
 
 
 def child_of(node: Int[Array, " n"], goes_right: Bool[Array, " n"]) -> Int[Array, " n"]:
@@ -60,14 +79,14 @@ def child_of(node: Int[Array, " n"], goes_right: Bool[Array, " n"]) -> Int[Array
 def _in_fixed_point(derivatives: Derivatives, active: Bool[Array, " n"], rules: Rules) -> Int[Array, "n c"]:
     """Round g and h of each output, and count rows if need be."""
     pairs = jnp.stack(derivatives, axis=-1).reshape(active.size, 2 * derivatives.g.shape[1])
-    statistics = quantise(pairs, 1 / rules.scale[: pairs.shape[1]])
+    statistics = quantise(pairs, rules.factor[: pairs.shape[1]])
     if rules.spec.counts_rows:
         statistics = jnp.concatenate([statistics, active[:, None].astype(statistics.dtype)], axis=1)
     return statistics
 
 
 def route(
-    bins: Bins, node: Int[Array, " n"], split: Split, table: Bool[Array, "l b"], layout: Layout
+    bins: Bins, node: Int[Array, " n"], split: Tree, table: Bool[Array, "l b"], layout: Layout
 ) -> Bool[Array, " n"]:
     """Say which rows go right, by the split of their node."""
     shared = split.feature.size == 1
@@ -86,8 +105,8 @@ def route(
 
 
 def gather_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Int[Array, " n"]:
-    """Look up each row's code of the feature of its node."""
-    return bins[feature[node], jnp.arange(bins.shape[1])]
+    """Look up each row's code of the feature of its node: row by row, so that rows divided among devices stay so."""
+    return jnp.take_along_axis(bins, feature[node][None], axis=0, mode="promise_in_bounds")[0]
 
 
 def select_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Int[Array, " n"]:

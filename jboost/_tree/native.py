@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 
 import jax
-import jax.extend.backend
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
@@ -13,12 +12,13 @@ from jaxtyping import Array, Bool, Int
 from jboost._runtime import library
 from jboost._runtime.typing import Layout, empty_for_device, zeros_varying_like
 from jboost._spec import Hyper, Spec
-from jboost._split import Rules, Split
+from jboost._split import Rules, Tree
 from jboost._tree.columns import Bins, Columns, Derivatives, Grouped
 
 TARGET = "jboost_grow_tree"
 GROUPING = "jboost_group_columns"
 GROUP = 8  # most columns of a group
+MAX_DEPTH = 24  # of the kernel
 NUMBERS = ("reg_lambda", "reg_alpha", "gamma", "min_child_weight", "cat_smooth")  # in the order of the kernel
 
 
@@ -37,17 +37,12 @@ def _groups_are_right() -> bool:
 def _is_right() -> bool:
     """Split four rows with gradients -1, -1, 1, 1 and Hessians 1: the gain is 2."""
     bins, active = jnp.array([[1, 1, 2, 2]], jnp.uint8), jnp.ones(4, bool)
-    columns = Columns(bins, jnp.ones((1, 1), bool), Layout(4, False))
     hyper = jax.tree.map(jnp.float32, Hyper(reg_lambda=0.0))
     rules = Rules(hyper, jnp.ones(2, jnp.float32), Spec(max_depth=1))
     derivatives = Derivatives(jnp.array([[-1], [-1], [1], [1]], jnp.float32), jnp.ones((4, 1), jnp.float32))
+    columns = Columns(group_columns(bins), jnp.ones((1, 1), bool), Layout(4, False))
     split, leaf = jax.jit(lambda: grow_tree(columns, derivatives, active, rules))()
     return [*map(float, (split.gain[0], split.threshold[0], *leaf))] == [2, 1, 0, 0, 1, 1]
-
-
-def is_preferred() -> bool:
-    """Say whether fits will run on a CPU and nowhere else, by the C++ library."""
-    return set(jax.extend.backend.backends()) == {"cpu"} and is_available()
 
 
 def group_columns(bins: Bins) -> Grouped:
@@ -77,12 +72,11 @@ def _grouped_shape(n_features: int, n: int) -> tuple[int, int, int]:
 
 def grow_tree(
     columns: Columns, derivatives: Derivatives, active: Bool[Array, " n"], rules: Rules
-) -> tuple[Split, Int[Array, " n"]]:
-    """Do what `grow_by_level` does. Under vmap one call takes the whole batch, unbatched arguments once."""
+) -> tuple[Tree, Int[Array, " n"]]:
+    """Do what `grow_by_level` does, from grouped bins. Under vmap a call takes the batch, unbatched arguments once."""
     spec, hyper, layout = rules.spec, rules.hyper, columns.layout
-    grouped = columns.bins if columns.bins.ndim == 3 else group_columns(columns.bins)
     numbers = [getattr(hyper, name) for name in NUMBERS]
-    slots, dtype = (spec.n_splits,), rules.scale.dtype
+    slots, dtype = (spec.n_splits,), rules.factor.dtype
     shapes = [
         (slots, jnp.int32),
         (slots, jnp.int32),
@@ -93,12 +87,12 @@ def grow_tree(
     ]
     # The zeros themselves are never made.
     results = [jax.typeof(zeros_varying_like(active, shape, dtype)) for shape, dtype in shapes]
-    *split, leaf = jax.ffi.ffi_call(TARGET, results, vmap_method="expand_dims")(
-        grouped,
+    *splits, leaf = jax.ffi.ffi_call(TARGET, results, vmap_method="expand_dims")(
+        columns.bins,
         *derivatives,
         active,
         columns.allowed,
-        rules.scale,
+        rules.step,
         jnp.stack([jnp.asarray(number, dtype) for number in numbers]),
         jnp.asarray(layout.categorical, jnp.int32),
         n_codes=np.int32(layout.n_codes),
@@ -108,4 +102,4 @@ def grow_tree(
         symmetric=np.bool_(spec.symmetric),
         has_missing=np.bool_(layout.has_missing),
     )
-    return Split(*split), leaf
+    return Tree(*splits), leaf

@@ -18,24 +18,25 @@ from jboost._runtime import library
 from jboost._runtime.caller import warn
 from jboost._runtime.memory import release_freed
 from jboost._runtime.padding import ROOMY_ROWS
-from jboost._runtime.typing import Reduce, identity
-from jboost._sampling import sample_rows
+from jboost._runtime.programs import program
 from jboost._tree import Tree
-from jboost.boosting.rounds import Problem, Round, SampleRows, State, is_finished, mean_loss, step
+from jboost.boosting.callbacks import Callback, Progress, call_all
+from jboost.boosting.preparing import needs_all_rows
+from jboost.boosting.rounds import Problem, Round, State, is_finished, step, train_loss
+from jboost.boosting.stopping import history_of, losses_after
 
 CAPACITY = 64  # rounds that one call can return
-# Compiled, to be kept at once: each takes 200 memory maps, or up to 900 without the C++ library, of which Linux gives a
-# process 65,530. Without any left JAX ends by a segmentation fault.
-MAX_PROGRAMS = 48
 CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl-C
 QUIET_SECONDS = 2.0  # a fit shorter than this shows no progress bar unless asked to
 
 
-def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, Any]:
+def drive(
+    problem: Problem, state: State, verbose: bool | None, callbacks: tuple[Callback, ...] = ()
+) -> tuple[Round, Any]:
     """Run the rounds of a concrete problem.
 
     The number of rounds is no part of the compiled program. Ctrl-C ends the run with a warning; a loss that is
-    no longer finite ends it too.
+    no longer finite ends it too, and so does a callback that returns True.
 
     Returns
     -------
@@ -44,12 +45,12 @@ def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, 
     float
         Training loss after the last of them.
     """
-    if run_chunk._cache_size() >= MAX_PROGRAMS:  # pyright: ignore[reportAttributeAccessIssue]
-        run_chunk.clear_cache()  # pyright: ignore[reportAttributeAccessIssue]
     wanted = problem.spec.n_estimators
-    problem = dataclasses.replace(problem, spec=dataclasses.replace(problem.spec, n_estimators=0))
-    chunks = [jax.tree.map(np.asarray, _blank(problem, state, 0))]
+    spec = dataclasses.replace(problem.spec, n_estimators=0)
+    problem = dataclasses.replace(problem, spec=spec, base=None, edges=None)  # what a program need not know
+    chunks = [_blank(problem, state, 0, np)]
     done, size, loss = 0, 1, jnp.nan
+    to_beat, start = state.best_metric, time.perf_counter()
     memory_counts = problem.train.weight.size >= ROOMY_ROWS
     hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal
     delay = QUIET_SECONDS if verbose is None else 0.0
@@ -60,39 +61,38 @@ def drive(problem: Problem, state: State, verbose: bool | None) -> tuple[Round, 
                     release_freed()
                 began = time.perf_counter()
                 new, rounds, loss, finished = run_chunk(problem, state, min(size, wanted - done))
-                count = int(new.round - state.round)
+                count = int(new.round) - int(state.round)
                 chunks.append(_first_rounds(rounds, count))
                 state, done = new, done + count
                 bar.update(count)
                 bar.set_postfix(_figures(problem, chunks[-1], loss), refresh=False)
-                if finished or not np.isfinite(loss):
+                stops = bool(callbacks) and call_all(
+                    callbacks, _progress(problem, chunks, loss, to_beat, start)
+                )
+                if stops or finished or not np.isfinite(loss):
                     break
                 size = _next_size(count, time.perf_counter() - began)
         except KeyboardInterrupt:
             warn(f"interrupted: the model holds the first {done} rounds")
         finally:
             library.release_scratch()
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *chunks), loss
+    return _joined(chunks), loss
 
 
-@jax.jit
+@program
 def run_chunk(
     problem: Problem, state: State, n_rounds: int | Int[Array, ""]
 ) -> tuple[State, Round, Float[Array, ""], Array]:
     """Run up to `n_rounds` rounds; return them in the first places of `CAPACITY`, and the loss after them."""
-    mesh = _devices.mesh_for(problem)
+    mesh = _devices.mesh_for(problem.train.weight.size, needs_all_rows(problem))
     if mesh is None:
         return _rounds(problem, state, n_rounds)
-    chunk = partial(_rounds, reduce=_devices.reduce, sample=_devices.sample)
-    return _devices.over(mesh, chunk, problem, state)(problem, state, jnp.asarray(n_rounds))
+    chunk = partial(_rounds, axis=_devices.AXIS)
+    return _devices.divided(mesh, chunk, problem, state)(problem, state, jnp.asarray(n_rounds))
 
 
 def _rounds(
-    problem: Problem,
-    state: State,
-    n_rounds: Any,
-    reduce: Reduce = identity,
-    sample: SampleRows = sample_rows,
+    problem: Problem, state: State, n_rounds: Any, axis: str | None = None
 ) -> tuple[State, Round, Float[Array, ""], Array]:
     first = state.round
 
@@ -101,31 +101,48 @@ def _rounds(
 
     def one_more(carry: tuple[State, Round]) -> tuple[State, Round]:
         state, rounds = carry
-        new, result = step(problem, state, None, reduce, sample)
+        new, result = step(problem, state, axis)
         place = state.round - first
         return new, jax.tree.map(lambda all_, one: all_.at[place].set(one), rounds, result)
 
     state, rounds = jax.lax.while_loop(goes_on, one_more, (state, _blank(problem, state, CAPACITY)))
-    return state, rounds, mean_loss(problem, state, reduce), is_finished(problem, state)
+    return state, rounds, train_loss(problem, state, axis), is_finished(problem, state)
 
 
-def _blank(problem: Problem, state: State, n: int) -> Round:
-    """Make room for n rounds."""
+def _blank(problem: Problem, state: State, n: int, numpy: Any = jnp) -> Round:
+    """Make room for n rounds, on the device or on the host."""
+    zeros = numpy.zeros
     spec, k, dtype = problem.spec, state.score.shape[1], state.score.dtype
     lead = (n, k) if spec.multi_output == "separate" else (n,)
     splits = (*lead, spec.n_splits)
     tree = Tree(
-        jnp.zeros(splits, jnp.int32),
-        jnp.zeros(splits, jnp.int32),
-        jnp.zeros(splits, bool),
-        jnp.zeros((*splits, problem.layout.n_words), jnp.uint32),
-        jnp.zeros(splits, dtype),
+        zeros(splits, jnp.int32),
+        zeros(splits, jnp.int32),
+        zeros(splits, bool),
+        zeros((*splits, problem.layout.n_words), jnp.uint32),
+        zeros(splits, dtype),
     )
-    return Round(tree, jnp.zeros((n, spec.n_leaves, k), dtype), jnp.zeros(n, dtype), jnp.zeros(n, dtype))
+    leaves = zeros((n, spec.n_leaves, k), dtype)
+    counts = leaves if spec.multi_output == "separate" else leaves[..., :1]
+    return Round(tree, leaves, leaves, counts, zeros(n, dtype), zeros(n, dtype))
 
 
 def _first_rounds(rounds: Round, count: int) -> Round:
     return jax.tree.map(lambda array: np.asarray(array)[:count], rounds)
+
+
+def _joined(parts: list[Round]) -> Round:
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+
+
+def _progress(problem: Problem, chunks: list[Round], loss: Any, to_beat: Any, start: float) -> Progress:
+    """Say where the fit stands. The trees are left out, as joining them after every chunk would take long."""
+    others = {
+        one.name: None for one in dataclasses.fields(Round) if one.name not in ("train_loss", "valid_metric")
+    }
+    rounds = _joined([dataclasses.replace(chunk, **others) for chunk in chunks])
+    history = history_of(problem, rounds, losses_after(rounds, loss), to_beat)
+    return Progress(len(history.train_loss), history, time.perf_counter() - start)
 
 
 def _figures(problem: Problem, rounds: Round, loss: Any) -> dict[str, str]:

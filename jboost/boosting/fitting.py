@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 from typing import Any
 
-import jax
-
 from jboost._model.ensemble import Ensemble, concatenate
-from jboost._objective.loss import (
-    as_loss,
-    holds_traced,
-    resolve_outputs,
-)
-from jboost._runtime.arguments import as_key, as_target
 from jboost._runtime.caller import moves_arrays
-from jboost._runtime.typing import as_array, is_traced, kept_concrete
-from jboost._spec import Hyper, Spec, check_hyper
+from jboost._runtime.typing import is_traced, kept_concrete
+from jboost._spec import Hyper, Spec
+from jboost.boosting.callbacks import check_callbacks
 from jboost.boosting.chunks import drive
-from jboost.boosting.diagnosing import find_base_score, warn_if_nothing_was_split
-from jboost.boosting.preparing import bin_for, check_continues, make_problem, pad, start_scores
-from jboost.boosting.rounds import init, run
+from jboost.boosting.diagnosing import warn_if_nothing_was_split
+from jboost.boosting.loop import finish, prepare
+from jboost.boosting.rounds import run, train_loss
 from jboost.boosting.stopping import History, cut_after_best, silence_after_best
 
 
@@ -38,27 +29,35 @@ def fit(
     metric: Any = None,
     key: Any = None,
     init_model: Ensemble | None = None,
+    offset: Any = None,
+    groups: Any = None,
+    sampler: Any = None,
+    base_score: Any = None,
+    feature_weights: Any = None,
+    callbacks: Any = None,
     verbose: bool | None = None,
 ) -> tuple[Ensemble, History]:
     """Fit boosted trees to any loss.
 
     Parameters
     ----------
-    loss : callable or Loss
+    loss : callable, Loss, GroupLoss or BatchLoss
         `loss(score, y) -> scalar` of one row; its derivatives come from JAX. A `Loss` adds a link, the
-        Hessian and the leaf rule; `jboost.losses` holds many.
+        Hessian and the leaf rule; `jboost.losses` holds many. A `GroupLoss` is one of rows that belong together, a
+        `BatchLoss` one of all rows. The arrays of a callable pytree are operands, not part of the program.
     data : Binned or array-like [n f]
         Features; anything but a `Binned` goes through `bin_features` first (255 bins).
-    y : array [n] or [n k], or pytree of arrays with leading axis n
-        Targets. A 2-d array asks for k outputs.
+    y : array [n] or [n k], data frame, or pytree of these with leading axis n
+        Targets. A 2-d array asks for k outputs. A data frame is its columns in order, without their names: [n k],
+        or [n] if there is one.
     spec : Spec
         Shapes and choices.
     hyper : Hyper
         Numbers; may be traced.
     sample_weight : float [n], optional
         Non-negative; a weight of 0 is the same as leaving the row out.
-    valid : (X, y) or (X, y, weight), optional
-        Rows to watch; early stopping needs them.
+    valid : (X, y), optionally with more: (X, y, weight, offset, groups)
+        Rows to watch; early stopping needs them. What is not needed may be None or left out at the end.
     metric : callable or Metric, optional
         `metric(score, y, weight) -> scalar` on the validation rows, lower is better unless a `Metric` says
         otherwise. The mean loss by default.
@@ -66,6 +65,23 @@ def fit(
         For sampling; `jax.random.key(0)` by default.
     init_model : Ensemble, optional
         A model to continue; the result holds its trees first and equals one longer run.
+    offset : float [n] or [n k], optional
+        Added to the score of each row before the first tree: a base margin, the logarithm of an exposure. It is no
+        part of the model: `predict` takes its own.
+    groups : int or str [n], optional
+        The group of each row, for a `GroupLoss`; whole groups are drawn by `subsample`, with any loss.
+    sampler : callable, optional
+        `sampler(key, g, h, weight) -> weight`: with which weight each row takes part in a round, given the derivatives
+        [n k] of a unit of weight; instead of `Hyper.subsample`. It may be a callable pytree.
+    base_score : float or float [k], optional
+        The score to start from, before the inverse link: log odds for `losses.logistic`, the logarithm of the mean for
+        `losses.poisson`. The best constant under the loss by default.
+    feature_weights : float [f], optional
+        Non-negative: how likely each column is drawn next where `colsample_bytree` or `colsample_bylevel` is below 1;
+        a column of weight 0 is never used.
+    callbacks : list of functions, optional
+        Each is called with a `Progress` after each chunk of rounds: after the first round, then about twice a second,
+        and at least every 64 rounds. The fit ends if one returns True; an error that one raises is the fit's.
     verbose : bool, optional
         Show a progress bar: always, never, or (None) after two seconds on a terminal.
 
@@ -100,31 +116,25 @@ def fit(
     >>> bool(history.train_loss[-1] < history.train_loss[0])
     True
     """
-    loss, hyper, key = as_loss(loss), check_hyper(hyper), as_key(key)
-    y = as_target(y, "y")
-    loss = dataclasses.replace(loss, n_outputs=resolve_outputs(loss, y))
-    traced = is_traced(data, y, hyper, sample_weight, valid, key, init_model) or holds_traced(loss)
-    with contextlib.nullcontext() if traced else kept_concrete():
-        binned = bin_for(data, sample_weight, init_model, traced)
-        problem = make_problem(loss, binned, y, spec, hyper, sample_weight, valid, metric)
-        problem = problem if traced else pad(problem)
-        if init_model is not None:
-            check_continues(init_model, problem)
-        base = find_base_score(problem, init_model, traced)
-        scores = start_scores(problem, base, init_model, binned)
-        state = init(problem, key, *scores, _n_trees(init_model))
-        if traced:
-            rounds, history = silence_after_best(problem, *run(problem, state))
-        else:
-            rounds, history = cut_after_best(problem, *drive(problem, state, verbose), state.best_metric)
-            if init_model is None:  # which may have left nothing to learn
-                warn_if_nothing_was_split(problem, base, rounds)
-        trees = jax.tree.map(as_array, rounds.tree)
-        leaf_value = as_array(rounds.leaf_value)
-    scalar = loss.n_outputs is None
-    model = Ensemble(base, trees, leaf_value, binned.edges, loss.inverse_link, scalar, spec.symmetric)
-    return (model if init_model is None else concatenate(init_model, model)), history
+    problem, state, init_model = prepare(
+        loss, data, y, spec=spec, hyper=hyper, sample_weight=sample_weight, valid=valid, metric=metric, key=key,
+        init_model=init_model, offset=offset, groups=groups, sampler=sampler, base_score=base_score,
+        feature_weights=feature_weights,
+    )  # fmt: skip
+    traced = is_traced(problem, state)
+    functions = check_callbacks(callbacks, traced)
+    if traced:
+        final, rounds = run(problem, state)
+        loss_after = train_loss(problem, final)
+        rounds, history = silence_after_best(problem, loss_after, final.since_best, rounds)
+        return _after(init_model, finish(problem, rounds)), history
+    with kept_concrete():
+        rounds, loss_after = drive(problem, state, verbose, functions)
+        rounds, history = cut_after_best(problem, rounds, loss_after, state.best_metric)
+        if init_model is None:  # which may have left nothing to learn
+            warn_if_nothing_was_split(problem, rounds)
+        return _after(init_model, finish(problem, rounds)), history
 
 
-def _n_trees(model: Ensemble | None) -> int:
-    return 0 if model is None else model.n_trees
+def _after(init_model: Ensemble | None, model: Ensemble) -> Ensemble:
+    return model if init_model is None else concatenate(init_model, model)

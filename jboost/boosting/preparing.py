@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,21 +12,36 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jboost._bins import BinEdges, Binned, bin_features, read_bins
+from jboost._devices import mesh_for
 from jboost._model.ensemble import Ensemble, check_model, edges_layout, score_bins
-from jboost._objective.loss import (
-    NOT_JAX,
-    Loss,
-    Quantile,
-    widest_array,
-)
-from jboost._runtime.arguments import as_target, as_weight
+from jboost._objective.group import GroupLoss
+from jboost._objective.loss import NOT_JAX
+from jboost._objective.resolve import Resolved
+from jboost._objective.rows import Groups, Rows, make_groups
+from jboost._runtime.arguments import as_group_ids, as_offset, as_target, as_weight
 from jboost._runtime.padding import pad_axis, reusable_size
+from jboost._runtime.parametrised import parametrised
 from jboost._runtime.typing import as_array, is_traced
+from jboost._sampling import columns_by_node
 from jboost._spec import Hyper, Spec
-from jboost._tree import arrange_bins
-from jboost.boosting.rounds import Problem, Rows, usable_columns
-from jboost.metrics import Metric, as_metric, minds_weight
-from jboost.metrics import mean_loss as mean_loss_metric
+from jboost._tree import Growth, arrange, arrange_on_host, choose_engine, tree_depth
+from jboost.boosting.rounds import Problem
+from jboost.metrics import Metric, as_metric
+
+
+class Given(NamedTuple):
+    """Arguments of a fit that belong to rows, and what they are called in messages."""
+
+    data: Binned
+    y: Any
+    weight: Any
+    offset: Any
+    groups: Any
+    names: tuple[str, str, str, str, str]
+
+
+OF_TRAINING = ("data", "y", "sample_weight", "offset", "groups")
+OF_VALID = ("valid[0]", "valid[1]", "valid[2]", "valid[3]", "valid[4]")
 
 
 def bin_for(data: Any, sample_weight: Any, init_model: Ensemble | None, traced: bool) -> Binned:
@@ -48,43 +63,90 @@ def bin_for(data: Any, sample_weight: Any, init_model: Ensemble | None, traced: 
 
 
 def make_problem(
-    loss: Loss,
-    binned: Binned,
-    y: Any,
+    resolved: Resolved,
+    given: Given,
     spec: Spec,
     hyper: Hyper,
-    sample_weight: Any,
     valid: tuple[Any, ...] | None,
     metric: Any,
+    sampler: Any = None,
+    growth: Growth | None = None,
 ) -> Problem:
     """Check the arguments of a fit against each other, and put them together."""
+    loss, binned = resolved.loss, given.data
     if not isinstance(spec, Spec):
         raise TypeError(f"spec must be a jboost.Spec, got {type(spec).__name__}")
-    train = _rows(binned, y, sample_weight, ("data", "y", "sample_weight"))
+    train = _rows(given, loss)
     _check_domain(loss.check_target, train)
-    _check_combination(loss, y, spec)
-    watched = None if valid is None else _valid_rows(valid, binned.edges, y)
+    _check_combination(loss, spec)
+    _check_sampler(sampler, hyper)
+    watched = None if valid is None else _valid_rows(valid, binned.edges, given.y, loss)
     if spec.n_iter_no_change is not None and watched is None:
         raise ValueError("valid must be given when spec.n_iter_no_change asks for early stopping")
-    chosen = mean_loss_metric(loss) if metric is None else as_metric(metric)
+    chosen = None if metric is None else as_metric(metric)
     if watched is not None:
-        _check_domain(loss.check_target, watched, "valid[1]")
-        _check_domain(chosen.check_target, watched, "valid[1]")
-        _check_metric(chosen, watched, loss)
-    layout = edges_layout(binned.edges, binned.has_missing)
-    usable = usable_columns(train.bins, train.weight)
-    return Problem(train, watched, usable, hyper, loss, spec, layout, chosen.function, chosen.maximize)
+        _check_domain(loss.check_target, watched[1], "valid[1]")
+        if chosen is not None:
+            _check_domain(chosen.check_target, watched[1], "valid[1]")
+            _check_metric(chosen, watched[1], loss)
+    bins = as_array(binned.bins)
+    if growth is None and (is_traced(hyper.colsample_bynode) or float(hyper.colsample_bynode) < 1):
+        growth = columns_by_node
+    return Problem(
+        bins=bins,
+        train=train,
+        valid_bins=None if watched is None else watched[0],
+        valid=None if watched is None else watched[1],
+        usable=usable_columns(bins, train.weight),
+        hyper=hyper,
+        loss=loss,
+        metric=chosen,
+        sampler=None if sampler is None else parametrised(sampler),
+        spec=spec,
+        layout=edges_layout(binned.edges, binned.has_missing),
+        engine=choose_engine(spec, growth),
+        growth=growth,
+    )
 
 
-def _rows(binned: Binned, y: Any, weight: Any, names: tuple[str, str, str]) -> Rows:
-    n_rows = binned.bins.shape[1]
-    n_targets = jax.tree.leaves(y)[0].shape[0]
+def needs_all_rows(problem: Problem) -> bool:
+    """Say whether the rows cannot be divided among devices."""
+    loss = problem.loss
+    return loss.needs_all_rows or loss.leaf.needs_all_rows or problem.sampler is not None
+
+
+def as_feature_weight(weights: Any, problem: Problem) -> Float[Array, " f"] | None:
+    """Return the weights of the columns as floats; raise unless some column with anything to split has one."""
+    if weights is None:
+        return None
+    weight = as_weight(weights, problem.usable.size, "feature_weights", "feature")
+    if not is_traced(weight, problem.usable):
+        usable = np.asarray(problem.usable)
+        if usable.any() and not np.asarray(weight)[usable].any():
+            raise ValueError("feature_weights must not be 0 for every feature that has two values")
+    return weight
+
+
+def _rows(given: Given, loss: Any) -> Rows:
+    n_rows, names = given.data.bins.shape[1], given.names
+    n_targets = jax.tree.leaves(given.y)[0].shape[0]
     if n_targets != n_rows:
         raise ValueError(
             f"{names[1]} must have one entry for each of the {n_rows} rows of {names[0]}, got {n_targets}"
         )
-    y, weight = _without_absent(y, as_weight(weight, n_rows, names[2]))
-    return Rows(as_array(binned.bins), y, weight)
+    y, weight = _without_absent(given.y, as_weight(given.weight, n_rows, names[2]))
+    offset = None if given.offset is None else as_offset(given.offset, n_rows, loss.n_outputs or 1, names[3])
+    return Rows(y, weight, offset, _groups(given, loss, n_rows))
+
+
+def _groups(given: Given, loss: Any, n_rows: int) -> Groups | None:
+    """Lay out the groups; a loss that knows none may have them all the same, to be drawn together."""
+    name = given.names[4]
+    if given.groups is None:
+        if isinstance(loss, GroupLoss):
+            raise ValueError(f"{name} must be given for a GroupLoss: the number of the group of each row")
+        return None
+    return make_groups(as_group_ids(given.groups, n_rows, name))
 
 
 def _without_absent(y: Any, weight: Float[Array, " n"]) -> tuple[Any, Float[Array, " n"]]:
@@ -116,7 +178,7 @@ def _check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "
         raise ValueError(str(error) if name == "y" else f"{name}: {error}") from None
 
 
-def _check_metric(metric: Metric, rows: Rows, loss: Loss) -> None:
+def _check_metric(metric: Metric, rows: Rows, loss: Any) -> None:
     """Try the metric on abstract values, so that one of another form fails before anything is compiled."""
     shape = (rows.weight.size,) if loss.n_outputs is None else (rows.weight.size, loss.n_outputs)
     score = jax.ShapeDtypeStruct(shape, rows.weight.dtype)
@@ -130,11 +192,14 @@ def _check_metric(metric: Metric, rows: Rows, loss: Loss) -> None:
         raise ValueError(f"metric must return a scalar, got {value}")
 
 
-def _valid_rows(valid: Any, edges: BinEdges, y: Any) -> Rows:
-    if not isinstance(valid, tuple) or len(valid) not in (2, 3):
-        raise TypeError(f"valid must be a tuple (X, y) or (X, y, weight), got {type(valid).__name__}")
-    X, y_valid, weight = (*valid, None)[:3]
-    y_valid = as_target(y_valid, "valid[1]")
+def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Any) -> tuple[Array, Rows]:
+    if not isinstance(valid, tuple) or not 2 <= len(valid) <= 5:
+        raise TypeError(
+            f"valid must be a tuple (X, y), (X, y, weight), (X, y, weight, offset) or (X, y, weight, offset, groups), "
+            f"got {type(valid).__name__}{f' of {len(valid)}' if isinstance(valid, tuple) else ''}"
+        )
+    X, y_valid, weight, offset, groups = (*valid, None, None, None)[:5]
+    y_valid = as_target(y_valid, "valid[1]", loss.allow_nan)
     if jax.tree.structure(y_valid) != jax.tree.structure(y):
         raise ValueError("valid[1] must have the structure of y")
     for one, other in zip(jax.tree.leaves(y_valid), jax.tree.leaves(y), strict=True):
@@ -144,44 +209,77 @@ def _valid_rows(valid: Any, edges: BinEdges, y: Any) -> Rows:
             )
     y_valid = jax.tree.map(lambda one, other: one.astype(other.dtype), y_valid, y)
     try:
-        bins = read_bins(edges, X)
+        bins = as_array(read_bins(edges, X))
     except (TypeError, ValueError) as error:
         raise type(error)(f"valid[0]: {error}") from None
-    return _rows(Binned(as_array(bins), edges, True), y_valid, weight, ("valid[0]", "valid[1]", "valid[2]"))
+    return bins, _rows(Given(Binned(bins, edges, True), y_valid, weight, offset, groups, OF_VALID), loss)
 
 
-def _check_combination(loss: Loss, y: Any, spec: Spec) -> None:
+def _check_combination(loss: Any, spec: Spec) -> None:
     if loss.hessian == "full" and (loss.n_outputs is None or spec.multi_output == "separate"):
         raise ValueError('hessian="full" needs several outputs that share a tree (multi_output="vector")')
-    if isinstance(loss.leaf, Quantile) and not hasattr(y, "shape"):
-        raise ValueError("a Quantile leaf rule needs y to be one array, got a pytree of several")
 
 
-def pad(problem: Problem) -> Problem:
+def _check_sampler(sampler: Any, hyper: Hyper) -> None:
+    if sampler is None:
+        return
+    if not callable(sampler) or isinstance(sampler, type):
+        raise TypeError(f"sampler must be a function sampler(key, g, h, weight) -> weight, got {sampler!r}")
+    if not is_traced(hyper.subsample) and float(hyper.subsample) < 1:
+        raise ValueError("hyper.subsample must be 1 beside a sampler, which draws the rows instead")
+
+
+def pad(problem: Problem, width: int) -> Problem:
     """Pad the rows by weightless copies of the first row that counts, so that other numbers reuse the program.
 
-    A user's metric may not look at weights: it gets the validation rows as they are.
+    What may not look at weights, such as a metric of the user's, gets the rows as they are.
     """
-    train, valid = problem.train, problem.valid
-    width = widest_array(problem.loss, train.y)
-    n_rows = reusable_size(train.weight.size, width)
-    train = _pad_rows(train, n_rows, arrange_bins(train.bins, n_rows))
-    if valid is not None and minds_weight(problem.metric):
+    train, valid, metric = problem.train, problem.valid, problem.metric
+    n_rows = reusable_size(train.weight.size, width) if problem.loss.pads else train.weight.size
+    divided = mesh_for(n_rows, needs_all_rows(problem)) is not None
+    engine = choose_engine(problem.spec, problem.growth, divided)
+    bins = arrange_on_host(engine, problem.bins, n_rows)
+    problem = dataclasses.replace(problem, engine=engine, bins=bins, train=_pad_rows(train, n_rows))
+    if valid is not None and (problem.loss.pads if metric is None else metric.pads):
         n_rows = reusable_size(valid.weight.size, width)
-        valid = _pad_rows(valid, n_rows, as_array(pad_axis(np.asarray(valid.bins), n_rows, axis=1)))
-    return dataclasses.replace(problem, train=train, valid=valid)
+        bins = as_array(pad_axis(np.asarray(problem.valid_bins), n_rows, axis=1))
+        problem = dataclasses.replace(problem, valid_bins=bins, valid=_pad_rows(valid, n_rows))
+    return problem
 
 
-def _pad_rows(rows: Rows, n_rows: int, bins: Array) -> Rows:
-    """Pad y and weight as the bins were, on the host, where a new shape costs no compilation."""
+def arranged(problem: Problem) -> Problem:
+    """Lay traced bins out for all rounds, as the engine reads them."""
+    return dataclasses.replace(problem, bins=arrange(problem.engine, problem.bins))
+
+
+def _pad_rows(rows: Rows, n_rows: int) -> Rows:
+    """Pad on the host, where a new shape costs no compilation; the rows added are in no group."""
     weight = np.asarray(rows.weight)
     filler = np.full(n_rows - weight.size, np.argmax(weight > 0))
+    if not filler.size:
+        return rows
 
     def extend(array: Array) -> Array:
         host = np.asarray(array)
-        return as_array(np.concatenate([host, host[filler]])) if filler.size else array
+        return as_array(np.concatenate([host, host[filler]]))
 
-    return Rows(bins, jax.tree.map(extend, rows.y), as_array(pad_axis(weight, n_rows)))
+    groups = (
+        None if rows.groups is None else dataclasses.replace(rows.groups, number=extend(rows.groups.number))
+    )
+    y, offset = jax.tree.map(extend, (rows.y, rows.offset))
+    return Rows(y, as_array(pad_axis(weight, n_rows)), offset, groups)
+
+
+def usable_columns(bins: Any, weight: Any) -> Array:
+    """Say which columns hold two different codes in the rows that count."""
+    if is_traced(bins, weight):
+        counted = weight > 0
+        largest = jnp.where(counted, bins, 0).max(axis=1)
+        return jnp.where(counted, bins, jnp.iinfo(bins.dtype).max).min(axis=1) < largest
+    host, counted = np.asarray(bins), np.asarray(weight) > 0
+    if not counted.all():
+        host = host[:, counted]
+    return as_array(host.min(axis=1) < host.max(axis=1))
 
 
 def check_continues(model: Ensemble, problem: Problem) -> None:
@@ -191,14 +289,27 @@ def check_continues(model: Ensemble, problem: Problem) -> None:
         raise ValueError(
             f"init_model holds {model.base.dtype}, but JAX computes in {problem.train.weight.dtype} now"
         )
-    if model.inverse_link != problem.loss.inverse_link:
-        raise ValueError("init_model must come from a loss with the same inverse link")
     if (model.n_outputs, model.scalar_output) != (k or 1, k is None):
         raise ValueError(f"init_model has {model.n_outputs} output(s), but the loss and y ask for {k or 1}")
+    if model.inverse_link != problem.loss.inverse_link:
+        raise ValueError("init_model must come from a loss with the same inverse link")
     spec = problem.spec
-    depth_and_kind = (model.trees.feature.shape[-1], model.symmetric, model.trees.feature.ndim == 3)
-    if depth_and_kind != (spec.n_splits, spec.symmetric, spec.multi_output == "separate"):
-        raise ValueError("init_model must have the max_depth, grow_policy and multi_output of spec")
+    found = form_of_trees(model)
+    if found != (spec.max_depth, spec.grow_policy, spec.multi_output):
+        raise ValueError(
+            f"init_model must have the max_depth={spec.max_depth}, grow_policy={spec.grow_policy!r} and "
+            f"multi_output={spec.multi_output!r} of spec, since all trees of a model lie in one array, got "
+            "{}, {!r} and {!r}".format(*found)
+        )
+
+
+def form_of_trees(model: Ensemble) -> tuple[int, str, str]:
+    """Return the max_depth, grow_policy and multi_output of a model."""
+    return (
+        tree_depth(model.trees, model.symmetric),
+        "symmetric" if model.symmetric else "depthwise",
+        "separate" if model.trees.feature.ndim == 3 else "vector",
+    )
 
 
 def start_scores(
@@ -208,12 +319,16 @@ def start_scores(
     traced = is_traced(problem, base, init_model)
     numpy = jnp if traced else np  # on the host, a new shape costs no compilation
 
-    def start(rows: Rows, bins: Array) -> Array:
+    def scores(rows: Rows, bins: Any) -> Array:
         if init_model is None:
-            return as_array(numpy.broadcast_to(base, (rows.weight.size, base.size)))
-        score = score_bins(init_model, bins)
-        return score if traced else as_array(pad_axis(np.asarray(score), rows.weight.size))
+            score = numpy.broadcast_to(base, (rows.weight.size, base.size))
+        else:
+            # The offset comes before the trees, as in one longer fit: so the last digits are the same.
+            offset = None if rows.offset is None else rows.offset[: bins.shape[1]]
+            score = score_bins(init_model, bins, offset)
+            return score if traced else as_array(pad_axis(np.asarray(score), rows.weight.size))
+        return as_array(score if rows.offset is None else score + numpy.asarray(rows.offset))
 
-    nothing = as_array(numpy.zeros((0, base.size), base.dtype))
-    train, valid = problem.train, problem.valid
-    return start(train, binned.bins), nothing if valid is None else start(valid, valid.bins)
+    if problem.valid is None:
+        return scores(problem.train, binned.bins), as_array(numpy.zeros((0, base.size), base.dtype))
+    return scores(problem.train, binned.bins), scores(problem.valid, problem.valid_bins)

@@ -1,4 +1,4 @@
-"""Boosting: `init` makes a state, `step` adds a tree, `run` repeats it in one compiled scan.
+"""One round of boosting: `start` makes a state, `step` adds a tree, `run` repeats it in one compiled scan.
 
 Everything here is pure and works under `jit`, `vmap` and `grad`: splits are chosen from integers, through which
 no derivative flows, and leaf values are differentiable sums. The plan is Friedman's (2001) with Newton steps.
@@ -7,8 +7,6 @@ no derivative flows, and leaf values are differentiable sums. The plan is Friedm
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -16,65 +14,70 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jboost._fixed_point import Scale, find_scale
+from jboost import _devices
+from jboost._bins import BinEdges
+from jboost._fixed_point import find_scale, mean
 from jboost._model.scoring import sum_rounds
-from jboost._objective.leaves import leaf_values, weighted_derivatives
-from jboost._objective.loss import Loss
-from jboost._runtime.typing import (
-    Layout,
-    Reduce,
-    as_array,
-    identity,
-    is_traced,
-    pytree,
-    static_field,
-    zeros_varying_like,
-)
-from jboost._sampling import sample_columns, sample_rows
+from jboost._objective.cover import leaf_cover
+from jboost._objective.derivatives import derivatives_by_row
+from jboost._objective.leaves import Derivatives, Leaves
+from jboost._objective.rows import Rows
+from jboost._runtime.parametrised import Parametrised
+from jboost._runtime.typing import Layout, as_array, over_devices, pytree, static_field, zeros_varying_like
+from jboost._sampling import sample_columns
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
-from jboost._tree import (
-    BuildHistogram,
-    Columns,
-    Derivatives,
-    Tree,
-    group_columns,
-    grow_tree,
-    is_preferred,
-    take_leaves,
-)
-
-MetricFunction = Callable[[Array, Any, Array], Array]
-SampleRows = Callable[[Array, int, Array], Array]
-
-
-@pytree
-class Rows:
-    """Binned rows with their targets and weights; weight 0 means that a row is not there."""
-
-    bins: Int[Array, "f n"]  # or in groups, as `arrange_bins` lays them out
-    y: Any
-    weight: Float[Array, " n"]
+from jboost._tree import Columns, Engine, Growth, Tree, take_leaves
+from jboost._tree import Derivatives as OfTree
+from jboost.boosting.best_round import has_had_enough, improves, signed
+from jboost.metrics import Metric
 
 
 @pytree
 class Problem:
-    """All that a round needs and no round changes."""
+    """All that a round needs and no round changes; its arrays may be replaced between rounds.
 
+    The parameters of `loss`, the numbers in `hyper`, `y`, weights and offsets are leaves of this pytree.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.linspace(-1, 1, 64)[:, None]
+    >>> problem, state = jboost.boosting.init(jboost.losses.squared_error, X, X[:, 0] ** 2)
+    >>> float(problem.hyper.reg_lambda)
+    1.0
+    """
+
+    bins: Int[Array, "f n"]  # or in groups, if `engine` reads them so and they have been arranged
     train: Rows
+    valid_bins: Int[Array, "f m"] | None
     valid: Rows | None
     usable: Bool[Array, " f"]  # columns with anything to split
     hyper: Hyper
-    loss: Loss = static_field()  # n_outputs resolved: None for a scalar score
+    loss: Any  # n_outputs resolved: None for a scalar score
+    metric: Metric | None  # None: the mean loss
+    sampler: Parametrised | None  # None: rows are drawn with probability hyper.subsample
     spec: Spec = static_field()
     layout: Layout = static_field()
-    metric: MetricFunction = static_field()
-    maximize: bool = static_field(default=False)
+    engine: Engine = static_field()
+    growth: Growth | None = static_field(default=None)
+    feature_weight: Float[Array, " f"] | None = None  # of columns where a share of them is drawn
+    base: Float[Array, " k"] | None = None  # the score before the first tree
+    edges: BinEdges | None = None  # of the bins; not known to the compiled rounds
 
 
 @pytree
 class State:
-    """What a round changes."""
+    """What a round changes.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.linspace(-1, 1, 64)[:, None]
+    >>> problem, state = jboost.boosting.init(jboost.losses.squared_error, X, X[:, 0] ** 2)
+    >>> int(state.round)
+    0
+    """
 
     score: Float[Array, "n k"]
     valid_score: Float[Array, "m k"]
@@ -86,140 +89,138 @@ class State:
 
 @pytree
 class Round:
-    """What a round leaves behind."""
+    """What a round leaves behind.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.linspace(-1, 1, 64)[:, None]
+    >>> problem, state = jboost.boosting.init(jboost.losses.squared_error, X, X[:, 0] ** 2)
+    >>> state, one = jboost.boosting.step(problem, state)
+    >>> one.leaf_value.shape
+    (64, 1)
+    """
 
     tree: Tree
     leaf_value: Float[Array, "leaves k"]
+    leaf_hessian: Float[Array, "leaves k"]
+    leaf_count: Float[Array, "leaves m"]  # m = k where each output has its own leaves, else 1
     train_loss: Float[Array, ""]  # before the round's tree
     valid_metric: Float[Array, ""]  # after it; 0 without validation rows
 
 
-def init(
+def start(
     problem: Problem, key: Array, score: Array, valid_score: Array, first_round: int | Array = 0
 ) -> State:
     """Start from given scores: the base score, or those of an initial model, whose metric is then to be beaten."""
-    best = jnp.full((), jnp.inf, score.dtype)
+    best = as_array(np.inf, score.dtype)  # from the host: an operation here would be compiled
     if problem.valid is not None and not (isinstance(first_round, int) and first_round == 0):
-        best = _signed(problem, _metric(problem, problem.valid, valid_score))
-    rounds, since_best = jnp.asarray(first_round, jnp.int32), jnp.zeros((), jnp.int32)
+        best = _signed(problem, _metric(problem, valid_score))
+    rounds, since_best = as_array(first_round, np.int32), as_array(0, np.int32)
     return State(score, valid_score, key, rounds, since_best, best)
 
 
-def step(
-    problem: Problem,
-    state: State,
-    build_histogram: BuildHistogram | None = None,
-    reduce: Reduce = identity,
-    sample: SampleRows = sample_rows,
-) -> tuple[State, Round]:
-    """Add one round: sample, differentiate, grow, fill the leaves, move the scores.
+def step(problem: Problem, state: State, axis: str | None = None) -> tuple[State, Round]:
+    """Add one round: differentiate, sample, grow, fill the leaves, move the scores.
 
-    The rows may be those of one device of several: `reduce` then sums over them, and `sample` draws from all.
+    The rows may be those of one device of several, along the axis of a mesh: then sums run over all of them.
     """
     rows, loss, spec, hyper = problem.train, problem.loss, problem.spec, problem.hyper
+    reduce = _devices.reduce_over(axis)
     row_key, column_key = jax.vmap(jax.random.fold_in, (None, 0))(
         state.key, 2 * state.round + jnp.arange(2, dtype=jnp.int32)
     )
-    drawn = _draw_rows(row_key, rows.weight, hyper, sample)
-    weight = jnp.where(drawn, rows.weight, 0.0)
-    value, *parts = weighted_derivatives(loss, state.score, rows.y, weight)
-    derivatives = Derivatives(*parts)
+    value, g, h = derivatives_by_row(loss, state.score, rows)
+    weight = _draw(problem, row_key, g, h, axis)
+    g, h = g * weight[:, None], h * weight[:, None]
+    derivatives = Derivatives(g, h, find_scale(g, reduce), find_scale(h, reduce))
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
-    allowed = sample_columns(column_key, problem.usable, *shares, spec.max_depth)
-    columns = Columns(rows.bins, allowed, problem.layout)
-    scales = find_scale(derivatives.g, reduce), find_scale(derivatives.h, reduce)
-    tree, leaf = _grow(columns, derivatives, scales, weight > 0, spec, hyper, build_histogram, reduce)
-    values = leaf_values(
-        loss, state.score, rows.y, weight, leaf, hyper, spec.n_leaves, derivatives, scales, reduce
-    )
+    allowed = sample_columns(column_key, problem.usable, *shares, spec.max_depth, problem.feature_weight)
+    tree, leaf = _grow(problem, allowed, derivatives, weight > 0, column_key, axis)
+    leaves = Leaves(loss, state.score, rows, weight, leaf, spec.n_leaves, hyper, derivatives, reduce)
+    cover = leaf_cover(leaves, drawn_by_hyper=problem.sampler is None)
+    values = _without_empty(loss.leaf.leaf_values(leaves), cover[1])
     leaf_value = _as_stored(hyper.learning_rate * values, state.round)
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value)
     new = _remember(problem, state, score, valid_score, metric)
-    return new, Round(tree, leaf_value, weighted_mean(value, rows.weight, reduce), metric)
+    return new, Round(tree, leaf_value, *cover, _plain_mean(value, rows.weight, axis), metric)
 
 
 def run(problem: Problem, state: State) -> tuple[State, Round]:
     """Repeat `step` for all rounds in one scan; rounds come back stacked."""
-    problem = arrange(problem)
+    problem = dataclasses.replace(problem, edges=None)
     return jax.lax.scan(lambda state, _: step(problem, state), state, length=problem.spec.n_estimators)
-
-
-def arrange(problem: Problem) -> Problem:
-    """Lay the training bins out once for all rounds, if that is of use."""
-    rows = problem.train
-    if rows.bins.ndim == 3 or not is_preferred():
-        return problem
-    return dataclasses.replace(problem, train=dataclasses.replace(rows, bins=group_columns(rows.bins)))
 
 
 def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:
     """Say whether early stopping has had enough."""
-    patience = problem.spec.n_iter_no_change
-    if patience is None or problem.valid is None:
-        return jnp.zeros((), bool)
-    return state.since_best >= patience
+    patience = None if problem.valid is None else problem.spec.n_iter_no_change
+    return has_had_enough(state.since_best, patience)
 
 
-def weighted_mean(
-    values: Float[Array, " n"], weight: Float[Array, " n"], reduce: Reduce = identity
-) -> Float[Array, ""]:
-    """Average the rows whose weight is above 0."""
-    return reduce((jnp.where(weight > 0, values, 0.0) * weight).sum()) / reduce(weight.sum())
-
-
-def mean_loss(problem: Problem, state: State, reduce: Reduce = identity) -> Float[Array, ""]:
+def train_loss(problem: Problem, state: State, axis: str | None = None) -> Float[Array, ""]:
     """Average the loss over the training rows as things stand."""
-    rows = problem.train
-    value = weighted_derivatives(problem.loss, state.score, rows.y, rows.weight)[0]
-    return weighted_mean(value, rows.weight, reduce)
+    value, _, _ = derivatives_by_row(problem.loss, state.score, problem.train)
+    return _plain_mean(value, problem.train.weight, axis)
 
 
-def usable_columns(bins: Int[Array, "f n"], weight: Float[Array, " n"]) -> Bool[Array, " f"]:
-    """Say which columns hold two different codes in the rows that count."""
-    if is_traced(bins, weight):
-        counted = weight > 0
-        largest = jnp.where(counted, bins, 0).max(axis=1)
-        return jnp.where(counted, bins, jnp.iinfo(bins.dtype).max).min(axis=1) < largest
-    host, counted = np.asarray(bins), np.asarray(weight) > 0
-    if not counted.all():
-        host = host[:, counted]
-    return as_array(host.min(axis=1) < host.max(axis=1))
+def _plain_mean(values: Float[Array, " n"], weight: Float[Array, " n"], axis: str | None) -> Float[Array, ""]:
+    """Average the rows whose weight is above 0, in a plain sum: nothing but the history depends on it."""
+    reduce = _devices.reduce_over(axis)
+    total = over_devices(reduce, (jnp.where(weight > 0, values, 0.0) * weight).sum())
+    return total / over_devices(reduce, weight.sum())
 
 
-def _draw_rows(key: Array, weight: Float[Array, " n"], hyper: Hyper, sample: SampleRows) -> Bool[Array, " n"]:
-    everyone = ~zeros_varying_like(weight, weight.shape, bool)
-    some = partial(sample, key, weight.size, hyper.subsample)
-    return jax.lax.cond(hyper.subsample < 1, some, lambda: everyone)
+def _draw(problem: Problem, key: Array, g: Array, h: Array, axis: str | None) -> Float[Array, " n"]:
+    """Return the weights with which the rows take part in a round."""
+    rows, fraction = problem.train, problem.hyper.subsample
+    if problem.sampler is not None:
+        return jnp.asarray(problem.sampler(key, g, h, rows.weight), rows.weight.dtype)
+    everyone = ~zeros_varying_like(rows.weight, rows.weight.shape, bool)
+
+    def some() -> Bool[Array, " n"]:
+        drawn = _devices.sample(key, rows.weight.size, fraction, axis)
+        return drawn if rows.groups is None else drawn[rows.groups.number]
+
+    return jnp.where(jax.lax.cond(fraction < 1, some, lambda: everyone), rows.weight, 0.0)
 
 
 def _grow(
-    columns: Columns,
+    problem: Problem,
+    allowed: Bool[Array, "d f"],
     derivatives: Derivatives,
-    scales: tuple[Scale, Scale],
     active: Bool[Array, " n"],
-    spec: Spec,
-    hyper: Hyper,
-    build_histogram: BuildHistogram | None,
-    reduce: Reduce,
+    key: Array,
+    axis: str | None,
 ) -> tuple[Tree, Int[Array, "n *k"]]:
     """Grow one tree for all outputs, or one for each."""
-    derivatives, hyper = jax.lax.stop_gradient((derivatives, hyper))
-    steps = 1 / jnp.stack([scale.factor for scale in scales], axis=-1)
+    spec, engine = problem.spec, problem.engine
+    columns = Columns(problem.bins, allowed, problem.layout)
+    derivatives, hyper = jax.lax.stop_gradient((derivatives, problem.hyper))
+    scales = derivatives.scale_of_g, derivatives.scale_of_h
+    factors = jnp.stack([scale.factor for scale in scales if scale is not None], axis=-1)
 
-    def grow(derivatives: Derivatives, steps: Float[Array, "k 2"]) -> tuple[Tree, Int[Array, " n"]]:
-        in_order = steps.reshape(-1)
+    def grow(of_tree: OfTree, factors: Float[Array, "k 2"]) -> tuple[Tree, Int[Array, " n"]]:
+        in_order = factors.reshape(-1)
         if spec.counts_rows:
             in_order = jnp.append(in_order, 1.0)
         rules = Rules(hyper, in_order, spec)
-        return grow_tree(columns, derivatives, active, rules, build_histogram, reduce)
+        return engine.grow(columns, of_tree, active, rules, problem.growth, key, _devices.reduce_over(axis))
 
-    def grow_one(g: Float[Array, " n"], h: Float[Array, " n"], steps: Float[Array, " 2"]) -> Any:
-        return grow(Derivatives(g[:, None], h[:, None]), steps[None])
+    def grow_one(g: Float[Array, " n"], h: Float[Array, " n"], factors: Float[Array, " 2"]) -> Any:
+        return grow(OfTree(g[:, None], h[:, None]), factors[None])
 
     if spec.multi_output == "separate":
-        return jax.vmap(grow_one, in_axes=(1, 1, 0), out_axes=(0, 1))(*derivatives, steps)
-    return grow(derivatives, steps)
+        return jax.vmap(grow_one, in_axes=(1, 1, 0), out_axes=(0, 1))(derivatives.g, derivatives.h, factors)
+    return grow(OfTree(derivatives.g, derivatives.h), factors)
+
+
+def _without_empty(
+    value: Float[Array, "leaves k"], count: Float[Array, "leaves m"]
+) -> Float[Array, "leaves k"]:
+    """Return 0 where a rule found 0 / 0 in a leaf without rows."""
+    return jnp.where(jnp.isnan(value) & (count == 0), 0.0, value)
 
 
 @jax.custom_jvp
@@ -240,28 +241,31 @@ def _as_stored_tangent(primals: Any, tangents: Any) -> tuple[Array, Array]:
 
 def _validate(problem: Problem, state: State, tree: Tree, leaf_value: Array) -> tuple[Array, Array]:
     """Score the validation rows and take the metric."""
-    valid = problem.valid
-    if valid is None:
+    if problem.valid is None:
         return state.valid_score, jnp.zeros((), state.score.dtype)
     layout = problem.layout._replace(has_missing=True)
     trees, leaves = jax.tree.map(lambda array: array[None], (tree, leaf_value))
-    score = sum_rounds(layout, problem.spec.symmetric, trees, leaves, valid.bins, state.valid_score)
-    return score, _metric(problem, valid, score)
+    score = sum_rounds(layout, problem.spec.symmetric, trees, leaves, problem.valid_bins, state.valid_score)
+    return score, _metric(problem, score)
 
 
-def _metric(problem: Problem, rows: Rows, score: Float[Array, "m k"]) -> Float[Array, ""]:
-    shaped = score[:, 0] if problem.loss.n_outputs is None else score
+def _metric(problem: Problem, score: Float[Array, "m k"]) -> Float[Array, ""]:
+    rows, loss = problem.valid, problem.loss
+    assert rows is not None  # who asks for it has validation rows
+    shaped = score[:, 0] if loss.n_outputs is None else score
+    if problem.metric is None:
+        return jnp.asarray(mean(loss.value(shaped, rows), rows.weight), score.dtype)
     return jnp.asarray(problem.metric(shaped, rows.y, rows.weight), score.dtype)
 
 
 def _signed(problem: Problem, metric: Float[Array, ""]) -> Float[Array, ""]:
-    return -metric if problem.maximize else metric
+    return signed(metric, problem.metric)
 
 
 def _remember(problem: Problem, state: State, score: Array, valid_score: Array, metric: Array) -> State:
     """Keep count of the rounds since the best; once finished, that no longer changes."""
     loss = _signed(problem, metric)
-    better = (loss < state.best_metric) & ~is_finished(problem, state)
+    better = improves(loss, state.best_metric, problem.hyper.tol) & ~is_finished(problem, state)
     since_best = jnp.where(better, 0, state.since_best + 1)
     best = jnp.where(better, loss, state.best_metric)
     return State(score, valid_score, state.key, state.round + 1, since_best, jax.lax.stop_gradient(best))

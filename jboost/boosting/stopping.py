@@ -11,7 +11,7 @@ import numpy as np
 
 from jboost._runtime.caller import warn
 from jboost._runtime.typing import is_traced, pytree
-from jboost.boosting.rounds import Problem, Round, State, mean_loss
+from jboost.boosting.best_round import follow, signed
 
 
 @pytree
@@ -42,51 +42,56 @@ class History:
     best_round: Any
 
 
-def silence_after_best(problem: Problem, state: State, rounds: Round) -> tuple[Round, History]:
+def silence_after_best(problem: Any, final_loss: Any, since_best: Any, rounds: Any) -> tuple[Any, History]:
     """Under a transformation: zero the leaves of the rounds after the best, since none can be dropped."""
     n_rounds = rounds.train_loss.shape[0]
-    best = jnp.asarray(n_rounds - 1) if problem.valid is None else n_rounds - 1 - state.since_best
-    history = History(
-        _losses_after(rounds, mean_loss(problem, state)), _valid_metrics(problem, rounds, n_rounds), best
-    )
+    best = jnp.asarray(n_rounds - 1) if problem.valid is None else n_rounds - 1 - since_best
+    history = History(losses_after(rounds, final_loss), _valid_metrics(problem, rounds, n_rounds), best)
     if problem.spec.n_iter_no_change is None:
         return rounds, history
     kept = (jnp.arange(n_rounds, dtype=best.dtype) <= best)[:, None, None]
     return dataclasses.replace(rounds, leaf_value=jnp.where(kept, rounds.leaf_value, 0.0)), history
 
 
-def cut_after_best(problem: Problem, rounds: Round, final: Any, to_beat: Any) -> tuple[Round, History]:
+def cut_after_best(problem: Any, rounds: Any, final: Any, to_beat: Any) -> tuple[Any, History]:
     """Drop the rounds after the best if early stopping was asked for, and those that led out of the finite."""
-    losses = _losses_after(rounds, final)
+    losses = losses_after(rounds, final)
     finite = np.isfinite(losses)
     n_rounds = len(losses) if finite.all() else int(np.argmin(finite))
     if n_rounds < len(losses):
         warn(
             f"the training loss was no longer finite after round {n_rounds + 1}: the model holds the rounds "
-            "before; lower learning_rate, raise reg_lambda or set max_delta_step",
+            "before; lower learning_rate, raise reg_lambda or set max_delta_step, and look at a leaf rule, "
+            "a curvature or a sampler of your own",
             RuntimeWarning,
         )
-    metric = _valid_metrics(problem, rounds, n_rounds)
-    best = n_rounds - 1
+    history = history_of(problem, rounds, losses[:n_rounds], to_beat)
     if problem.valid is not None and n_rounds:
-        if np.isnan(metric).all():
+        is_nan = np.isnan(history.valid_metric)
+        if is_nan.all():
             raise ValueError("metric must return a number, got NaN in every round")
-        if np.isnan(metric).any():
-            warn(f"metric is NaN, first in round {np.argmax(np.isnan(metric))}")
-        signed = -metric if problem.maximize else metric
-        best = int(np.nanargmin(signed)) if np.nanmin(signed) < to_beat else -1
-    n_kept = n_rounds if problem.spec.n_iter_no_change is None else best + 1
-    kept = jax.tree.map(lambda array: array[:n_kept], rounds)
-    return kept, History(losses[:n_rounds], metric, best)
+        if is_nan.any():
+            warn(f"metric is NaN, first in round {np.argmax(is_nan)}")
+    n_kept = n_rounds if problem.spec.n_iter_no_change is None else history.best_round + 1
+    return jax.tree.map(lambda array: array[:n_kept], rounds), history
 
 
-def _losses_after(rounds: Round, final: Any) -> Any:
+def history_of(problem: Any, rounds: Any, losses: np.ndarray, to_beat: Any) -> History:
+    """Say what happened in the rounds that these training losses follow, given the metric of an initial model."""
+    metric, best = _valid_metrics(problem, rounds, len(losses)), len(losses) - 1
+    if problem.valid is not None:
+        loss = signed(metric, problem.metric)
+        _, best = follow(loss, to_beat, problem.hyper.tol, problem.spec.n_iter_no_change)
+    return History(losses, metric, best)
+
+
+def losses_after(rounds: Any, final: Any) -> Any:
     """Shift the losses before each round to those after it."""
     append = jnp.append if is_traced(rounds, final) else np.append
     return append(rounds.train_loss, final)[1:]
 
 
-def _valid_metrics(problem: Problem, rounds: Round, n_rounds: int) -> Any:
+def _valid_metrics(problem: Any, rounds: Any, n_rounds: int) -> Any:
     """Return NaN without validation rows: in the compiled rounds it would alarm `jax_debug_nans`."""
     if problem.valid is None:
         return np.full(n_rounds, np.nan, rounds.train_loss.dtype)

@@ -7,24 +7,22 @@ the format. Reading takes memory in proportion to the file, whatever its headers
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib.metadata
 import io
 import json
 import math
-import os
 import reprlib
-import secrets
-import shutil
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from jboost.io.replacing import replacing
+
 FORMAT = "jboost model"
-VERSION = 1  # raised when an older jboost would misread the file
+VERSION = 2  # raised when an older jboost would misread the file; every version from 1 on is read
 _RECORD = "model.json"
 _NUMBERS = "biuf"  # kinds of dtype that an array may have: no objects, which NumPy would unpickle
 
@@ -37,64 +35,34 @@ def write_archive(path: str, record: Mapping[str, Any], arrays: Mapping[str, np.
     head = {"format": FORMAT, "version": VERSION, "jboost": library_version()}
     members = {_RECORD: _to_json({**head, **record})}
     members |= {f"{name}.npy": _to_npy(array) for name, array in arrays.items()}
-    with _replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+    with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, content in members.items():
             archive.writestr(zipfile.ZipInfo(name), content)  # without the time: equal models, equal files
 
 
-def read_archive(content: bytes) -> tuple[Record, Arrays]:
-    """Return the record, without its head, and the arrays; ValueError says what is wrong with the bytes."""
+def read_archive(content: bytes) -> tuple[int, Record, Arrays]:
+    """Return the version, the record without its head, and the arrays; ValueError says what is wrong with the bytes."""
     if not content.startswith(b"PK\3\4"):
         raise ValueError("the file is not a jboost model: no zip archive" if content else "the file is empty")
     with _damage("the file is truncated or damaged"):
         archive = zipfile.ZipFile(io.BytesIO(content))
+    claimed = sum(member.file_size for member in archive.infolist())
+    if claimed > len(content):  # entries that overlap, each of which would be read
+        raise ValueError(f"the file is damaged: its entries claim {claimed} bytes of {len(content)}")
     names = Counter(archive.namelist())
     if _RECORD not in names:
         raise ValueError(f"the file is a zip, but not a jboost model: it has no {_RECORD}")
-    record = _without_head(_from_json(_read(archive, _RECORD)))
+    version, record = _without_head(_from_json(_read(archive, _RECORD)))
     arrays = [name for name, count in names.items() if count == 1 and name.endswith(".npy")]
     others = sorted(set(names) - {_RECORD, *arrays})
     if others or names[_RECORD] > 1:
         got = reprlib.repr(others or [_RECORD])
         raise ValueError(f"expected {_RECORD} and arrays (.npy), each once, got also {got}")
-    return record, {name.removesuffix(".npy"): _from_npy(name, _read(archive, name)) for name in arrays}
-
-
-# ---------------------------------------------------------------- the file
-
-
-@contextlib.contextmanager
-def _replacing(path: str) -> Iterator[BinaryIO]:
-    """Open a new file beside the one at `path`, which it replaces once it is complete and on the disk.
-
-    A symbolic link stays one: the file that it leads to is replaced.
-    """
-    target = os.path.realpath(path)
-    temporary = os.path.join(os.path.dirname(target), f".jboost-{secrets.token_hex(8)}.tmp")
-    try:
-        _check_replaceable(target)
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if os.path.exists(target):
-            shutil.copymode(target, temporary)
-        os.replace(temporary, target)
-    except BaseException as error:  # an interrupt too leaves nothing behind
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError):  # the temporary file would mean nothing to the reader of the message
-            raise OSError(error.errno, f"cannot save here: {error.strerror}", path) from error
-        raise
-
-
-def _check_replaceable(target: str) -> None:
-    if os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, "expected the name of a file, got a folder")
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise OSError(errno.EINVAL, "expected the name of a file, got a device or a pipe")
-    if os.path.exists(target) and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, "the file is write-protected")
+    return (
+        version,
+        record,
+        {name.removesuffix(".npy"): _from_npy(name, _read(archive, name)) for name in arrays},
+    )
 
 
 # ---------------------------------------------------------------- its members
@@ -129,7 +97,7 @@ def _from_json(content: bytes) -> Any:
         return json.loads(content.decode("utf-8", "surrogatepass"))
 
 
-def _without_head(record: Any) -> Record:
+def _without_head(record: Any) -> tuple[int, Record]:
     found = record.pop("format", None) if isinstance(record, dict) else None
     if found != FORMAT:
         raise ValueError(
@@ -144,7 +112,7 @@ def _without_head(record: Any) -> Record:
             f"the file has version {version} of the format and was written by jboost {writer}, but this is "
             f"jboost {library_version()}, which reads up to version {VERSION}; upgrade jboost to load it"
         )
-    return record
+    return version, record
 
 
 def _to_npy(array: np.ndarray) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jboost._runtime.typing import WORD
+from jboost._spec import MAX_DEPTH
 
 _CHOICES = ("inverse_link", "multi_output", "scalar_output", "symmetric")
 _FEATURES = ("categories", "max_bins", "n_codes", "names")
@@ -16,6 +17,9 @@ _FLOATS = (np.float32, np.float64)
 _DTYPES = {
     "base": _FLOATS,
     "leaf_value": _FLOATS,
+    "leaf_hessian": _FLOATS,
+    "leaf_count": _FLOATS,
+    "tree_weight": _FLOATS,
     "edges": (np.float64,),
     "feature": (np.int32,),
     "threshold": (np.int32,),
@@ -23,12 +27,13 @@ _DTYPES = {
     "categories_right": (np.uint32,),
     "gain": _FLOATS,
 }
+_SINCE_2 = ("leaf_hessian", "leaf_count", "tree_weight")  # arrays that files of version 1 do not have
 
 
-def check_record(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+def check_record(version: int, record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Raise ValueError, saying what is wrong, unless the two fit together and describe a model."""
-    _check_names("the record", _CHOICES + _FEATURES, record)
-    _check_names("the arrays", _DTYPES, arrays)
+    _check_names("the record", _CHOICES + _FEATURES, record.keys() - {"missing"})
+    _check_names("the arrays", set(_DTYPES) - set(_SINCE_2 if version == 1 else ()), arrays)
     _check_choices(record)
     _check_features(record)
     for name, array in arrays.items():
@@ -68,6 +73,8 @@ def _check_features(record: dict[str, Any]) -> None:
     valid = _is_int(n_codes, 16, 65536) and (n_codes == 16 or n_codes % 32 == 0)
     _expect(valid, "n_codes", "16 or a multiple of 32 up to 65536", n_codes)
     _expect(_is_int(max_bins, 2, 65534), "max_bins", "2 to 65534", max_bins)
+    missing = record.get("missing", 0.0)
+    _expect(type(missing) is float and np.isfinite(missing), "missing", "a finite number", missing)
     categories, names = record["categories"], record["names"]
     valid = isinstance(categories, list) and len(categories) > 0
     _expect(valid, "categories", "a list with an entry for each feature", categories)
@@ -101,22 +108,28 @@ def _check_shapes(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None
     k = base[0]
     _expect(k == 1 or not record["scalar_output"], "base", "shape (1,) for a scalar output", base)
     depth = leaf_value[1].bit_length() - 1 if len(leaf_value) == 3 else 0
-    valid = depth >= 1 and leaf_value[1:] == (2**depth, k)
-    _expect(valid, "leaf_value", f"shape (t, 2**depth, {k})", leaf_value)
+    valid = 1 <= depth <= MAX_DEPTH and leaf_value[1:] == (2**depth, k)
+    _expect(valid, "leaf_value", f"shape (t, 2**depth, {k}) with a depth from 1 to {MAX_DEPTH}", leaf_value)
     categories, n_codes = record["categories"], record["n_codes"]
     n_words = 0 if categories.count(None) == len(categories) else -(-n_codes // WORD)
-    lead = (leaf_value[0], k) if record["multi_output"] == "separate" else (leaf_value[0],)
+    separate = record["multi_output"] == "separate"
+    lead = (leaf_value[0], k) if separate else (leaf_value[0],)
     splits = (*lead, depth if record["symmetric"] else 2**depth - 1)
     shapes = dict.fromkeys(("feature", "threshold", "missing_right", "gain"), splits)
     shapes |= {"categories_right": (*splits, n_words), "edges": (len(categories), n_codes - 2)}
+    shapes |= {"leaf_hessian": leaf_value, "leaf_count": (*leaf_value[:2], k if separate else 1)}
+    shapes["tree_weight"] = leaf_value[:1]
     for name, shape in shapes.items():
-        _expect(arrays[name].shape == shape, name, f"shape {shape}", arrays[name].shape)
+        if name in arrays:  # a file of version 1 has fewer
+            _expect(arrays[name].shape == shape, name, f"shape {shape}", arrays[name].shape)
 
 
 def _check_values(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    for name in ("base", "leaf_value"):
+    for name in arrays.keys() & {"base", "leaf_value", "tree_weight"}:
         wrong = arrays[name][~np.isfinite(arrays[name])]
         _expect(not wrong.size, name, "finite numbers", wrong[:1].tolist())
+    for name in arrays.keys() & {"leaf_hessian", "leaf_count"}:
+        _expect(not np.isinf(arrays[name]).any(), name, "finite numbers, or NaN where unknown", np.inf)
     base, leaf_value = arrays["base"], arrays["leaf_value"]
     valid = np.can_cast(leaf_value.dtype, base.dtype)  # a score starts as the base and keeps its dtype
     _expect(valid, "leaf_value", f"no wider numbers than the {base.dtype} of base", leaf_value.dtype.name)

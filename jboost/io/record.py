@@ -17,6 +17,8 @@ from jboost._model.ensemble import Ensemble
 from jboost._tree import Tree
 from jboost.losses import INVERSE_LINKS
 
+_OF_MODEL = ("base", "leaf_value", "leaf_hessian", "leaf_count", "tree_weight")
+
 
 @dataclass(frozen=True)
 class MissingLink:
@@ -46,13 +48,16 @@ def to_record(model: Ensemble) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         ],
         "n_codes": model.edges.n_codes,
         "max_bins": model.edges.max_bins,
+        **({} if features.missing is None else {"missing": features.missing}),
         "inverse_link": _link_entry(model.inverse_link),
         "scalar_output": model.scalar_output,
         "symmetric": model.symmetric,
         "multi_output": "separate" if model.trees.feature.ndim == 3 else "vector",
     }
-    trees = {field.name: getattr(model.trees, field.name) for field in dataclasses.fields(Tree)}
-    arrays = {"base": model.base, "leaf_value": model.leaf_value, "edges": model.edges.exact, **trees}
+    arrays = {name: getattr(model, name) for name in _OF_MODEL} | {"edges": model.edges.exact}
+    arrays |= {field.name: getattr(model.trees, field.name) for field in dataclasses.fields(Tree)}
+    if model.trees.categories_right is None:
+        arrays["categories_right"] = np.zeros((*model.trees.feature.shape, 0), np.uint32)
     return record, {name: np.asarray(array) for name, array in arrays.items()}
 
 
@@ -73,15 +78,23 @@ def to_model(
     record: dict[str, Any], arrays: dict[str, np.ndarray], inverse_link: Callable[..., Any] | None
 ) -> Ensemble:
     """Make a model of a checked record and arrays, with the recorded inverse link unless one is given."""
+    leaf_value = arrays["leaf_value"]
     trees = Tree(*(jnp.asarray(arrays[field.name]) for field in dataclasses.fields(Tree)))
+    if all(entry is None for entry in record["categories"]):
+        trees = dataclasses.replace(trees, categories_right=None)
+    n_counts = leaf_value.shape[2] if record["multi_output"] == "separate" else 1
+    of_version_1 = {
+        "leaf_hessian": np.full_like(leaf_value, np.nan),
+        "leaf_count": np.full_like(leaf_value[..., :n_counts], np.nan),
+        "tree_weight": np.ones_like(leaf_value[:, 0, 0]),
+    }
     return Ensemble(
-        jnp.asarray(arrays["base"]),
-        trees,
-        jnp.asarray(arrays["leaf_value"]),
-        _edges(record, arrays),
-        _link(record["inverse_link"]) if inverse_link is None else inverse_link,
-        record["scalar_output"],
-        record["symmetric"],
+        **{name: jnp.asarray((of_version_1 | arrays)[name]) for name in _OF_MODEL},
+        trees=trees,
+        edges=_edges(record, arrays),
+        inverse_link=_link(record["inverse_link"]) if inverse_link is None else inverse_link,
+        scalar_output=record["scalar_output"],
+        symmetric=record["symmetric"],
     )
 
 
@@ -92,7 +105,10 @@ def _edges(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> BinEdges:
         for entry in record["categories"]
     )
     return edges_from_exact(
-        arrays["edges"], record["n_codes"], record["max_bins"], Features(names, categories)
+        arrays["edges"],
+        record["n_codes"],
+        record["max_bins"],
+        Features(names, categories, record.get("missing")),
     )
 
 

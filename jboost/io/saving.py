@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jboost._bins import edges_from_exact
-from jboost._model.ensemble import Ensemble, check_model
+from jboost._model.ensemble import Ensemble, check_model, check_not_rounded
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced
-from jboost.io.archive import read_archive, write_archive
+from jboost.io.archive import VERSION, read_archive, write_archive
 from jboost.io.checks import check_record
 from jboost.io.record import to_model, to_record
 
@@ -66,7 +65,7 @@ def save(model: Ensemble, path: str | os.PathLike[str]) -> None:
         raise TypeError("model must be concrete, got a traced one; save it outside of jit, vmap and grad")
     record, arrays = to_record(model)
     try:
-        check_record(record, arrays)  # what is saved can be loaded
+        check_record(VERSION, record, arrays)  # what is saved can be loaded
         _check_upper(model)
     except ValueError as error:
         raise ValueError(f"model cannot be saved: {error}") from error
@@ -126,9 +125,9 @@ def load(
     with open(name, "rb") as file:
         content = file.read()
     try:
-        record, arrays = read_archive(content)
-        check_record(record, arrays)
-        _check_precision(arrays)
+        version, record, arrays = read_archive(content)
+        check_record(version, record, arrays)
+        check_not_rounded({name: array for name, array in arrays.items() if name != "edges"})
         return to_model(record, arrays, inverse_link)
     except ValueError as error:
         raise ValueError(f"cannot load {name!r}: {error}") from error
@@ -137,7 +136,10 @@ def load(
 def _path_name(path: Any) -> str:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be a str or a path-like object, got {type(path).__name__}")
-    return os.fsdecode(path)
+    name = os.fsdecode(path)
+    if not os.path.basename(name):
+        raise ValueError(f"path must name a file, got {name!r}")
+    return name
 
 
 def _check_link(link: Any) -> None:
@@ -151,19 +153,9 @@ def _check_link(link: Any) -> None:
         raise TypeError(f"inverse_link must be hashable, as programs are kept by it, got {link!r}") from error
 
 
-def _check_precision(arrays: dict[str, np.ndarray]) -> None:
-    wide = [name for name in ("base", "leaf_value", "gain") if arrays[name].dtype == np.float64]
-    if wide and jnp.result_type(float) != np.float64:
-        raise ValueError(
-            f"the model is in float64 ({', '.join(wide)}), but JAX's x64 is off, which would round it to "
-            "float32 and change what it predicts; switch x64 on first: "
-            'jax.config.update("jax_enable_x64", True)'
-        )
-
-
 def _check_upper(model: Ensemble) -> None:
-    """The file holds the exact edges only: the ones rounded to float32 must follow from them."""
+    """Raise unless the edges rounded to float32 follow from the exact ones: the file holds only these."""
     edges = model.edges
     derived = edges_from_exact(edges.exact, edges.n_codes, edges.max_bins, edges.features)
-    if not np.array_equal(derived.upper, edges.upper):
-        raise ValueError("edges.upper: expected edges.exact rounded down to float32")
+    if not np.array_equal(derived.rounded_bits, edges.rounded_bits):
+        raise ValueError("edges.rounded_bits: expected edges.exact rounded down to float32")

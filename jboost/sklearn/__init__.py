@@ -1,5 +1,6 @@
 """Estimators with scikit-learn's interface: they check and encode the data, bin it and call `jboost.fit`."""
 
-from jboost.sklearn.estimators import JBoostClassifier, JBoostRegressor
+from jboost.sklearn.classifier import JBoostClassifier
+from jboost.sklearn.regressor import JBoostRegressor
 
 __all__ = ["JBoostClassifier", "JBoostRegressor"]

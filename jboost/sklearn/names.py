@@ -9,6 +9,7 @@ from typing import Any
 from jboost import losses, metrics
 from jboost._objective.domains import real_argument
 from jboost._objective.loss import Loss, as_loss
+from jboost._objective.objective import Objective
 from jboost._runtime.typing import identity
 from jboost.metrics import Metric, as_metric, mean_loss
 
@@ -24,7 +25,7 @@ REGRESSION_LOSSES: dict[str, Callable[[], Loss]] = {
 _METRICS = {name: metric for name, metric in vars(metrics).items() if isinstance(metric, Metric)}
 
 
-def regression_loss(loss: Any, quantile: float | None) -> Loss:
+def regression_loss(loss: Any, quantile: float | None) -> Objective:
     """Return the loss of that name, or the user's own."""
     if not isinstance(loss, str):
         return as_loss(loss)
@@ -37,7 +38,7 @@ def regression_loss(loss: Any, quantile: float | None) -> Loss:
     return REGRESSION_LOSSES[loss]()
 
 
-def classification_loss(loss: Any, n_classes: int) -> Loss:
+def classification_loss(loss: Any, n_classes: int) -> Objective:
     """Return the loss of that name for this many classes, or the user's own with what it leaves open.
 
     For one or two classes the score is a scalar, for more it has an entry for each; unless a `Loss` says
@@ -66,12 +67,33 @@ def classification_loss(loss: Any, n_classes: int) -> Loss:
     return given
 
 
-def metric_of(eval_metric: Any, loss: Loss) -> Metric:
+def multilabel_loss(loss: Any, n_labels: int) -> Objective:
+    """Return the loss of that name for labels of which several may hold at once, or the user's own.
+
+    It takes a vector of scores and one of 0 and 1; unless a `Loss` says otherwise, scores are log odds.
+    """
+    if isinstance(loss, str):
+        named = {"log_loss": losses.logistic, "exponential": losses.exponential}
+        if loss not in named:
+            raise _unknown("loss", loss, [*named])
+        return named[loss]
+    given = as_loss(loss)
+    if given.n_outputs not in (None, n_labels):
+        raise ValueError(f"loss has n_outputs={given.n_outputs}, but y has {n_labels} labels")
+    return (
+        dataclasses.replace(given, inverse_link=losses.sigmoid) if given.inverse_link is identity else given
+    )
+
+
+def metric_of(eval_metric: Any, loss: Objective) -> Metric:
     """Return the metric of that name, the user's own, or the mean loss."""
     if eval_metric is None:
         return mean_loss(loss)
     if not isinstance(eval_metric, str):
-        return as_metric(eval_metric)
+        try:
+            return as_metric(eval_metric)
+        except TypeError as error:
+            raise TypeError(f"eval_{error}; it is one metric, not several") from error
     if eval_metric == "logloss" and loss.n_outputs not in (None, 1):
         eval_metric = "multi_logloss"
     if eval_metric not in _METRICS:

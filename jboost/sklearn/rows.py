@@ -1,60 +1,94 @@
-"""Rows as scikit-learn's users give them: checked, weighted, held out, binned, and their scores scored."""
+"""Rows as scikit-learn's users give them: checked, weighted, held out, binned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
-from sklearn.model_selection import train_test_split
-from sklearn.utils.validation import _check_sample_weight, check_random_state
+from jaxtyping import Array, Bool, Float, Int
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_random_state
 
 from jboost._bins import Binned
-from jboost._model.ensemble import Ensemble, staged_predict
-from jboost._runtime.arguments import as_target, as_weight
+from jboost._objective.group import GroupLoss
+from jboost._objective.objective import Objective
+from jboost._runtime.arguments import as_group_ids, as_offset
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.padding import bucket, pad_axis
+from jboost._runtime.programs import program
 from jboost._runtime.typing import MISSING_BIN, identity
-from jboost.metrics import Metric
+
+_ANY_DTYPE: Any = None  # what check_array understands, whatever its annotation says
 
 
 class Rows(NamedTuple):
-    """Binned rows, their encoded targets and their positive weights."""
+    """Binned rows, their encoded targets, positive weights and what else is known of them: the `valid` of a fit."""
 
     data: Binned
-    y: np.ndarray
+    y: Any
     weight: Float[np.ndarray, " n"]
+    offset: Float[np.ndarray, "n k"] | None
+    groups: np.ndarray | None
 
 
-def check_weights(sample_weight: Any, y: np.ndarray) -> Float[np.ndarray, " n"]:
-    """Return the weights, ones by default; raise unless they are non-negative and not all zero."""
-    if sample_weight is None:
-        return np.ones(len(y))
-    weight = _check_sample_weight(sample_weight, y, dtype=np.float64)
-    if (weight < 0).any():
-        raise ValueError(f"sample_weight must be non-negative, got {weight.min()}")
-    if not weight.any():  # in scikit-learn's words, for its versions that let it pass
-        raise ValueError("sample_weight must contain at least one non-zero number")
-    return weight
+class Given(NamedTuple):
+    """Rows as they were given, and what messages call them."""
+
+    name: str
+    X: Any
+    y: Any
+    weight: Any
+    offset: Any
+    groups: Any
 
 
-def check_eval_set(eval_set: Any, eval_sample_weight: Any) -> list[tuple[Any, Any, Any]]:
-    """Return triples (X, y, weight) of a list of pairs, or of one pair, and a list of as many weights."""
-    one_pair = isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple)
-    pairs = [] if eval_set is None else [eval_set] if one_pair else list(eval_set)
-    if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
-        raise ValueError("eval_set must be a list of pairs (X, y)")
-    weights = [None] * len(pairs) if eval_sample_weight is None else list(eval_sample_weight)
-    if len(weights) != len(pairs):
-        raise ValueError(
-            f"eval_sample_weight must have an array or None for each of the {len(pairs)} pairs of eval_set, "
-            f"got {len(weights)}"
-        )
-    return [(X, y, weight) for (X, y), weight in zip(pairs, weights, strict=True)]
+def check_targets(y: Any, estimator: Any, name: str = "y") -> Any:
+    """Return an array of any dtype without missing values, or a dict of such."""
+    if not isinstance(y, Mapping):
+        y = _without_nullable(y)
+        return check_array(y, ensure_2d=False, dtype=_ANY_DTYPE, input_name=name, estimator=estimator)
+    if not y:
+        raise ValueError(f"{name} must hold an array, got an empty dict")
+    return {key: check_targets(part, estimator, f"{name}[{key!r}]") for key, part in y.items()}
+
+
+def _without_nullable(y: Any) -> Any:
+    """Read whole numbers and bools of pandas that could be missing, but are not, as what they are and not as floats."""
+    dtype = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if dtype is None or not hasattr(y, "isna") or dtype.kind not in "biu" or y.isna().any():
+        return y
+    return y.to_numpy(dtype=dtype)
+
+
+def take_targets(y: Any, rows: np.ndarray) -> Any:
+    """Keep some rows of an array or a dict of arrays, given by number or by a mask."""
+    return jax.tree.map(lambda array: array[rows], y)
+
+
+def check_beside(
+    given: Given, loss: Objective, target: Any, counted: Bool[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, "m k"] | None, np.ndarray | None]:
+    """Return offsets and groups of the m rows that count; `target` is theirs."""
+    if given.groups is None and isinstance(loss, GroupLoss):
+        raise ValueError("groups must be given for a GroupLoss: the group of each row, a number or a string")
+    offset = groups = None
+    if given.offset is not None:
+        form = () if isinstance(target, Mapping) else target.shape[1:]
+        n_outputs = loss.n_outputs or (form[0] if form else 1)
+        offset = np.asarray(as_offset(given.offset, counted.size, n_outputs, "offset"))[counted]
+    if given.groups is not None:
+        groups = as_group_ids(given.groups, counted.size, "groups")[counted]
+    return offset, groups
+
+
+def check_alike(y: Any, other: Any) -> None:
+    """Raise unless the rows of two targets have the same form."""
+    forms = [jax.tree.map(lambda array: array.shape[1:], one) for one in (y, other)]
+    if forms[0] != forms[1]:
+        raise ValueError(f"y must have rows of shape {forms[1]}, got {forms[0]}")
 
 
 def draw_seed(random_state: Any) -> int:
@@ -78,14 +112,27 @@ def check_fraction(fraction: Any) -> None:
 
 
 def hold_out(
-    n_rows: int, fraction: Any, classes: np.ndarray | None, seed: int
+    n_rows: int, fraction: Any, classes: np.ndarray | None, groups: np.ndarray | None, seed: int
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " held"]]:
-    """Split row numbers at random; with classes, each is split in the same proportion."""
-    if isinstance(fraction, Integral) and int(fraction) >= n_rows:
+    """Split row numbers at random; with classes, each is split in the same proportion, with groups, none is."""
+    from sklearn import model_selection  # a tenth of the time to import scikit-learn
+
+    n, what = (n_rows, "rows") if groups is None else (np.unique(groups).size, "groups")
+    if isinstance(fraction, Integral) and int(fraction) >= n:
         raise ValueError(
-            f"validation_fraction must leave some of the {n_rows} rows to train on, got {fraction!r}"
+            f"validation_fraction must leave some of the {n} {what} to train on, got {fraction!r}"
         )
-    train, held = train_test_split(np.arange(n_rows), test_size=fraction, stratify=classes, random_state=seed)
+    rows, of_split = np.arange(n_rows), {"test_size": fraction, "random_state": seed}
+    try:
+        if groups is None:
+            train, held = model_selection.train_test_split(rows, stratify=classes, **of_split)
+        else:
+            splitter = model_selection.GroupShuffleSplit(n_splits=1, **of_split)
+            train, held = next(splitter.split(rows, groups=groups))
+    except ValueError as error:
+        raise ValueError(
+            f"validation_fraction={fraction} of {n} {what} cannot be held out: {error}"
+        ) from error
     return np.sort(train), np.sort(held)
 
 
@@ -112,7 +159,7 @@ def apply_link(
         return np.asarray(linked, dtype=np.float64)[: len(score)]
 
 
-@partial(jax.jit, static_argnums=0)
+@program(static_argnums=0)
 def _apply(function: Callable[..., Array], *arguments: Any) -> Array:
     return function(*arguments)
 
@@ -124,10 +171,3 @@ def check_domain(check: Callable[[np.ndarray], None] | None, y: np.ndarray, name
             check(y)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
-
-
-def metric_curve(model: Ensemble, metric: Metric, rows: Rows) -> list[float]:
-    """Score the rows after each round."""
-    y = as_target(rows.y, "y")
-    weight = as_weight(rows.weight, len(rows.weight), "weight")
-    return [float(_apply(metric.function, score, y, weight)) for score in staged_predict(model, rows.data)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jaxtyping import Array, Float
 
 from jboost._runtime import library
 from jboost._runtime.typing import Layout, varying_alike
-from jboost._tree import Tree
+from jboost._tree import Tree, category_words
 
 TARGET = "jboost_score"
 
@@ -45,9 +46,10 @@ def fits(trees: Tree, leaf_value: Any, bins: Any, score: Any) -> bool:
 
 
 def sum_rounds(
-    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array, n_rounds: Any
+    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Any, bins: Any, score: Any, n_rounds: Any
 ) -> Float[Array, "n k"]:
     """Call the C++ version. Under vmap it takes the whole batch, unbatched arguments once."""
+    trees = dataclasses.replace(trees, categories_right=category_words(trees))
     if trees.feature.ndim == 2:  # one tree for all outputs
         trees = jax.tree.map(lambda field: field[:, None], trees)
     is_categorical = np.zeros(bins.shape[0], bool)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Integer
 
 from jboost._runtime.typing import Layout
 from jboost._tree import Tree, leaf_index, take_leaves
 
 
-def leaf_of(layout: Layout, symmetric: bool, tree: Tree, bins: Int[Array, "f n"]) -> Int[Array, "n *k"]:
+def leaf_of(layout: Layout, symmetric: bool, tree: Tree, bins: Integer[Array, "f n"]) -> Int[Array, "n *k"]:
     """Find each row's leaf in a round: [n], or [n k] where each output has its own tree."""
     if tree.feature.ndim == 1:
         return leaf_index(tree, bins, layout, symmetric)
@@ -19,7 +19,7 @@ def leaf_of(layout: Layout, symmetric: bool, tree: Tree, bins: Int[Array, "f n"]
 
 
 def sum_all_rounds(
-    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array
+    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Any, bins: Any, score: Any
 ) -> Float[Array, "n k"]:
     """Add every round's leaf values to a score: a scan, and so differentiable both ways."""
 
@@ -30,7 +30,7 @@ def sum_all_rounds(
 
 
 def sum_first_rounds(
-    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Array, bins: Array, score: Array, n_rounds: Any
+    layout: Layout, symmetric: bool, trees: Tree, leaf_value: Any, bins: Any, score: Any, n_rounds: Any
 ) -> Float[Array, "n k"]:
     """Add the first rounds' leaf values; how many may be known only when the program runs."""
 

@@ -1,0 +1,187 @@
+"""Leaf rules: how the value of a leaf is found, and with it the constant from which boosting starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jboost._fixed_point.quantile import grouped_quantile, weighted_quantile
+from jboost._objective.base_score import best_constant
+from jboost._objective.leaves import Leaves
+from jboost._objective.rows import Rows
+from jboost._runtime.typing import Reduce
+from jboost._split import leaf_value, limit_step
+
+
+@runtime_checkable
+class LeafRule(Protocol):
+    """What finds the values of the leaves of a tree: `Newton`, `Quantile`, or an object of your own.
+
+    A rule is hashable or a pytree, and its methods are JAX code.
+
+    Attributes
+    ----------
+    needs_all_rows : bool
+        Whether the rows must all lie on one device, because the rule is not made of sums over them.
+
+    Examples
+    --------
+    A Newton step of half the length:
+
+    >>> import numpy as np, jboost
+    >>> class HalfStep:
+    ...     needs_all_rows = False
+    ...     def leaf_values(self, leaves):
+    ...         return -0.5 * leaves.sum_of_g() / (leaves.sum_of_h() + leaves.hyper.reg_lambda)
+    ...     def base_score(self, loss, rows, reduce):
+    ...         return jboost.best_constant(loss, rows, reduce)
+    >>> loss = jboost.Loss(jboost.losses.squared_error.function, leaf=HalfStep())
+    >>> X = np.arange(8.0)[:, None]
+    >>> model, _ = jboost.fit(loss, X, X[:, 0], spec=jboost.Spec(n_estimators=3))
+    >>> model.n_trees
+    3
+    """
+
+    needs_all_rows: ClassVar[bool]
+
+    def leaf_values(self, leaves: Leaves) -> Float[Array, "leaves k"]:
+        """Return every leaf's value before shrinkage; 0 for a leaf without rows. `Leaves` says what is known."""
+        ...
+
+    def base_score(self, loss: Any, rows: Rows, reduce: Reduce | None) -> Float[Array, " k"]:
+        """Return the constant score from which boosting starts; `jboost.best_constant` minimises the loss."""
+        ...
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Newton:
+    """Leaf rule: Newton steps on the loss of the rows in the leaf, each -G / (H + lambda).
+
+    Parameters
+    ----------
+    steps : int, default 1
+        How many steps; g and h are taken anew before each.
+
+    References
+    ----------
+    Chen and Guestrin (2016), "XGBoost: A Scalable Tree Boosting System", eq. 5. Dauphin et al. (2014), "Identifying and
+    attacking the saddle point problem", for the magnitudes of the eigenvalues of a full Hessian.
+
+    Examples
+    --------
+    >>> from jboost import Loss, Newton, losses
+    >>> Loss(losses.logistic.function, leaf=Newton(steps=3)).leaf.steps
+    3
+    """
+
+    steps: int = 1
+    needs_all_rows: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+            raise ValueError(f"steps must be an integer of at least 1, got {self.steps!r}")
+
+    def leaf_values(self, leaves: Leaves) -> Float[Array, "leaves k"]:
+        """Minimise the quadratic model of the loss in each leaf, as often as asked for."""
+        value = jnp.zeros((leaves.n_leaves, leaves.score.shape[1]), leaves.score.dtype)
+        for step in range(self.steps):
+            value = _newton_step(leaves if step == 0 else leaves.moved_by(value), value)
+        return value
+
+    def base_score(self, loss: Any, rows: Rows, reduce: Reduce | None) -> Float[Array, " k"]:
+        """Minimise the loss over all constants."""
+        return best_constant(loss, rows, reduce)
+
+
+def _newton_step(leaves: Leaves, value: Float[Array, "leaves k"]) -> Float[Array, "leaves k"]:
+    """Minimise G (u - v) + H (u - v)^2 / 2 + lambda u^2 / 2 + alpha |u| over u; v is the value so far."""
+    hyper = leaves.hyper
+    g = leaves.sum_of_g()
+    if leaves.loss.hessian != "full":
+        h = leaves.sum_of_h()
+        return leaf_value(g - h * value, h, hyper)
+    h, weight = leaves.sum_of_full_hessian(), leaves.weight_of_leaf()
+    h = _positive(h, leaves.loss.hessian_floor * weight)
+    empty = jnp.trace(h, axis1=1, axis2=2) == 0  # G is 0 there too, and any system will do
+    ridge = hyper.reg_lambda + empty.astype(h.dtype)
+    system = h + ridge[:, None, None] * jnp.eye(h.shape[1], dtype=h.dtype)[None]
+    right = -leaves.penalised(g - jnp.einsum("ljk,lk->lj", h, value))
+    return limit_step(jnp.linalg.solve(system, right[..., None])[..., 0], hyper)
+
+
+def _positive(h: Float[Array, "l k k"], least: Float[Array, " l"]) -> Float[Array, "l k k"]:
+    """Turn negative eigenvalues round and raise small ones: a step along them would raise the loss.
+
+    What is positive already stays as it is, to the last bit. The change carries no derivative.
+    """
+    fixed = jax.lax.stop_gradient((h + jnp.swapaxes(h, 1, 2)) / 2)
+    least = jax.lax.stop_gradient(least)[:, None]
+    values, vectors = jnp.linalg.eigh(fixed)
+    wrong = values < least / 2  # less than half: rounding is no reason
+    change = jnp.where(wrong, jnp.maximum(jnp.abs(values), least) - values, 0)
+    return h + jnp.einsum("lij,lj,lkj->lik", vectors, change, vectors)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Quantile:
+    """Leaf rule: the weighted quantile of the residuals y - score in the leaf.
+
+    Parameters
+    ----------
+    level : float, default 0.5
+        Which quantile, between 0 and 1 exclusive; 0.5 is the median. May be traced.
+
+    References
+    ----------
+    Friedman (2001), "Greedy Function Approximation: A Gradient Boosting Machine", Algorithm 3
+    (LAD_TreeBoost).
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from jboost import Loss, Quantile
+    >>> median = Loss(lambda score, y: jnp.abs(y - score), hessian="first_order", leaf=Quantile(0.5))
+    >>> median.leaf.level
+    0.5
+    """
+
+    level: Any = 0.5
+    needs_all_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.level, float | int) and not 0.0 < self.level < 1.0:
+            raise ValueError(f"level must lie strictly between 0 and 1, got {self.level!r}")
+
+    def leaf_values(self, leaves: Leaves) -> Float[Array, "leaves k"]:
+        """Friedman (2001), algorithm 3: the quantile of the residuals in each leaf, output by output."""
+        score, leaf = leaves.score, leaves.leaf
+        residual = _as_scores(leaves.rows.y, score.shape, score.dtype) - score
+        by_output = leaf if leaf.ndim == 2 else jnp.broadcast_to(leaf[:, None], residual.shape)
+        values = [  # faster than under vmap
+            grouped_quantile(residual[:, j], leaves.weight, by_output[:, j], leaves.n_leaves, self.level)
+            for j in range(residual.shape[1])
+        ]
+        return limit_step(jnp.stack(values, axis=1), leaves.hyper)
+
+    def base_score(self, loss: Any, rows: Rows, reduce: Reduce | None) -> Float[Array, " k"]:
+        """Return the quantile of the target, less the offset."""
+        dtype = jnp.result_type(float)
+        shape = (rows.weight.size, loss.n_outputs or 1)
+        target = _as_scores(rows.y, shape, dtype)
+        target = target if rows.offset is None else target - rows.offset
+        weight = jnp.asarray(rows.weight, dtype)
+        return jnp.stack([weighted_quantile(column, weight, self.level, reduce) for column in target.T])
+
+
+def _as_scores(y: Any, shape: tuple[int, ...], dtype: Any) -> Float[Array, "n k"]:
+    if not hasattr(y, "shape") or y.size != shape[0] * shape[1]:
+        raise ValueError(
+            f"y must be one array with a value per score for a Quantile leaf rule, got {jax.tree.map(jnp.shape, y)}"
+        )
+    return jnp.reshape(y, shape).astype(dtype)

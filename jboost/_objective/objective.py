@@ -1,0 +1,145 @@
+"""What row, group and batch losses have in common: their fields, their checks, and how JAX takes them apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeVar, get_args
+
+import jax
+
+from jboost._objective.leaf_rules import LeafRule, Newton
+from jboost._runtime.parametrised import Parametrised, equal, parametrised
+from jboost._runtime.typing import identity
+
+HessianKind = Literal["diagonal", "full", "first_order"]
+
+_PARTS = ("function", "leaf", "curvature")  # which may hold numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """Fields of `Loss`, `GroupLoss` and `BatchLoss`, which say what they mean.
+
+    JAX sees a pytree: the arrays and floats in `function`, `leaf` and `curvature` are its leaves, all else is static.
+    """
+
+    function: Callable[..., Any]
+    n_outputs: int | None = None
+    inverse_link: Callable[[jax.Array], jax.Array] = identity
+    hessian: HessianKind = "diagonal"
+    hessian_floor: float = 1e-6
+    leaf: LeafRule = field(default_factory=Newton)
+    check_target: Callable[[Any], None] | None = None
+    name: str | None = None
+    curvature: Callable[..., Any] | None = None
+    allow_nan: bool = False
+
+    needs_all_rows: ClassVar[bool] = False  # whether the rows depend on each other
+    pads: ClassVar[bool] = True  # whether rows of weight 0 may be added
+
+    def __post_init__(self) -> None:
+        for name in ("function", "inverse_link"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be callable, got {getattr(self, name)!r}")
+        for name in ("check_target", "curvature"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be callable or None, got {getattr(self, name)!r}")
+        if self.n_outputs is not None and (type(self.n_outputs) is not int or self.n_outputs < 1):
+            raise ValueError(f"n_outputs must be None or an integer of at least 1, got {self.n_outputs!r}")
+        if self.hessian not in get_args(HessianKind):
+            raise ValueError(f"hessian must be one of {get_args(HessianKind)}, got {self.hessian!r}")
+        if not (math.isfinite(self.hessian_floor) and self.hessian_floor > 0):
+            raise ValueError(f"hessian_floor must be positive and finite, got {self.hessian_floor!r}")
+        for name in ("leaf_values", "base_score"):
+            if not callable(getattr(self.leaf, name, None)) or isinstance(self.leaf, type):
+                raise TypeError(
+                    f"leaf must be Newton(...), Quantile(...) or another LeafRule, got {self.leaf!r}"
+                )
+        if not isinstance(getattr(self.leaf, "needs_all_rows", None), bool):
+            raise TypeError(f"leaf must have needs_all_rows, True or False, got {self.leaf!r}")
+        if self.curvature is not None and self.hessian == "first_order":
+            raise ValueError('curvature must be None with hessian="first_order", which takes 1 instead')
+        if self.hessian == "full" and self.needs_all_rows:
+            raise ValueError(
+                f'hessian must be "diagonal" or "first_order" for a {type(self).__name__}, got "full"'
+            )
+
+    def __call__(self, *args: Any) -> jax.Array:
+        """Return the loss."""
+        return self.function(*args)
+
+    def __eq__(self, other: Any) -> bool:
+        """Compare by value."""
+        return type(other) is type(self) and equal(self, other)
+
+    def __hash__(self) -> int:
+        """Hash what a program is made of: the numbers in it may be traced."""
+        return hash(jax.tree.structure(self))
+
+
+@dataclass(frozen=True)
+class _Static:
+    """What a compiled program knows of a loss; names and checks on the host are none of its business."""
+
+    kind: type
+    fields: tuple[Any, ...]
+    others: tuple[Any, ...] = field(compare=False)  # name and check_target
+
+
+_NOT_COMPARED = ("check_target", "name")
+_Kind = TypeVar("_Kind", bound=Objective)
+
+
+def register(kind: type[_Kind]) -> type[_Kind]:
+    """Tell JAX how to take a kind of loss apart."""
+    compared = [one.name for one in dataclasses.fields(kind) if one.name not in (*_PARTS, *_NOT_COMPARED)]
+
+    def flatten(loss: Objective) -> tuple[Any, _Static]:
+        parts = tuple(_as_part(getattr(loss, name)) for name in _PARTS)
+        others = tuple(getattr(loss, name) for name in _NOT_COMPARED)
+        return parts, _Static(kind, tuple(getattr(loss, name) for name in compared), others)
+
+    def unflatten(static: _Static, parts: Any) -> Any:
+        loss = object.__new__(kind)  # as it was: nothing is checked anew, and leaves may be anything
+        for names, values in (
+            (
+                _PARTS,
+                (
+                    _whole_rule(part) if name == "leaf" else part
+                    for name, part in zip(_PARTS, parts, strict=True)
+                ),
+            ),
+            (compared, static.fields),
+            (_NOT_COMPARED, static.others),
+        ):
+            for name, value in zip(names, values, strict=True):
+                object.__setattr__(loss, name, value)
+        return loss
+
+    jax.tree_util.register_pytree_node(kind, flatten, unflatten)
+    return kind
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A leaf rule without arrays, whose class JAX does not know."""
+
+    rule: Any
+
+
+jax.tree_util.register_pytree_node(_Rule, lambda one: ((), one.rule), lambda rule, _: _Rule(rule))
+
+
+def _as_part(part: Any) -> Any:
+    if part is None or isinstance(part, Parametrised):
+        return part
+    if callable(part):
+        return parametrised(part)
+    return _Rule(part) if jax.tree_util.all_leaves([part]) else part
+
+
+def _whole_rule(part: Any) -> Any:
+    return part.rule if isinstance(part, _Rule) else part

@@ -1,0 +1,160 @@
+"""Compiled functions of the library, of which a process keeps a bounded number, least recently used first to go.
+
+A compiled program takes about a hundred memory maps, of which Linux gives a process 65,530; without any left JAX ends
+by a segmentation fault. `jax.jit` keeps programs as long as the function lives, with all that a loss has captured. So
+the functions that are compiled with a user's functions in them are made here: each program has a function object of its
+own, to which JAX ties what it keeps, and when that is dropped, so are the program, its traces and its constants.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost._runtime import library, stored
+from jboost._runtime.typing import is_traced
+
+MAX_PROGRAMS = 128  # of all functions together; one takes 1 to 8 MB
+MAX_MAPS = 30_000  # memory maps of the process, beyond which half of the programs go; one takes up to 900
+# With one of these settings JAX must run the function itself: a finished program knows nothing of them.
+WATCHED = (
+    "jax_disable_jit",
+    "jax_debug_nans",
+    "jax_debug_infs",
+    "jax_check_tracer_leaks",
+    "jax_debug_key_reuse",
+    "jax_no_execution",
+    "jax_enable_pgle",
+)
+
+# Of JAX's settings any may change what a function is traced to, but for these.
+_UNRELATED = re.compile("cache|log|traceback|transfer_guard")
+_SETTINGS = tuple(name for name in sorted(jax.config.values) if not _UNRELATED.search(name))
+
+_lock = threading.RLock()
+_kept: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
+
+
+def program(
+    function: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] = ()
+) -> Callable[..., Any]:
+    """Compile a function for the types of its arguments, as `jax.jit` does, with a bounded number of programs kept.
+
+    Parameters
+    ----------
+    function : callable
+        Of positional arguments; pytrees may hold functions as static fields.
+    static_argnums : int or sequence of int
+        Arguments that are hashable and part of the program.
+
+    Returns
+    -------
+    callable
+        Of positional arguments; its `__wrapped__` is the function itself.
+
+    Examples
+    --------
+    >>> @program
+    ... def twice(x):
+    ...     return 2 * x
+    >>> float(twice(4.0))
+    8.0
+    """
+    if function is None:
+        return functools.partial(program, static_argnums=static_argnums)
+    static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        fixed = tuple((i, one) for i, one in enumerate(arguments) if i in static)
+        given = tuple(one for i, one in enumerate(arguments) if i not in static)
+        leaves, structure = jax.tree.flatten(given)
+        traced = is_traced(leaves)  # by a transformation, which must find a function that JAX compiles
+        values = jax.config.values
+        plain = traced or any(values.get(name) for name in WATCHED)
+        kinds = None if plain else tuple(map(_kind, leaves))
+        settings = tuple(map(values.get, _SETTINGS))
+        key = (function, fixed, structure, kinds, settings, library.in_use())
+        found = _find(key)
+        if found is None:
+            found = _made(function, fixed, structure)
+            if not plain:
+                found = stored.compiled(found.lower(*leaves), (kinds, settings))
+            _keep(key, found)
+        return found(*leaves)
+
+    return call
+
+
+def forget_all() -> None:
+    """Drop every program."""
+    with _lock:
+        _kept.clear()
+    gc.collect()
+
+
+def n_programs() -> int:
+    """Return how many are kept."""
+    return len(_kept)
+
+
+def _made(function: Callable[..., Any], fixed: Sequence[tuple[int, Any]], structure: Any) -> Any:
+    """Give JAX a new function of arrays alone: it would hold on to the structure of arguments, and losses in it."""
+
+    def run(*leaves: Any) -> Any:
+        arguments = list(jax.tree.unflatten(structure, leaves))
+        for place, value in fixed:  # in ascending order
+            arguments.insert(place, value)
+        return function(*arguments)
+
+    run.__name__ = run.__qualname__ = function.__name__
+    return jax.jit(run, keep_unused=True)  # what is stored must not depend on which are used
+
+
+def _find(key: Hashable) -> Callable[..., Any] | None:
+    with _lock:
+        if key not in _kept:
+            return None
+        _kept.move_to_end(key)
+        return _kept[key]
+
+
+def _keep(key: Hashable, made: Callable[..., Any]) -> None:
+    """Keep a program, and drop those that were not used for longest if there are too many."""
+    with _lock:
+        is_short = _n_maps() > MAX_MAPS
+        most = len(_kept) // 2 if is_short else MAX_PROGRAMS - 1
+        dropped = len(_kept) > most
+        while len(_kept) > most:
+            _kept.popitem(last=False)
+        _kept[key] = made
+    if dropped:
+        gc.collect()  # functions and traces of JAX refer to each other
+    if is_short and _n_maps() > MAX_MAPS:  # JAX 0.12 holds on to programs by itself
+        jax.clear_caches()
+        gc.collect()
+
+
+def _n_maps() -> int:
+    try:
+        return Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:  # not Linux, which alone is so strict
+        return 0
+
+
+def _kind(leaf: Any) -> Hashable:
+    """Return what a program must know of an array or a number."""
+    if isinstance(leaf, jax.Array):
+        return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False), leaf.sharding, leaf.committed
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.shape, leaf.dtype
+    return type(leaf)

@@ -1,0 +1,128 @@
+"""Engines: the ways to grow a tree, and the one place where a fit chooses among them.
+
+What an engine cannot do falls to the next one, down to plain JAX, which is the definition and does everything. All
+give the same tree, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.extend.backend
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from jboost._histogram import check_size
+from jboost._runtime import library
+from jboost._runtime.library import by_platform
+from jboost._runtime.padding import pad_axis
+from jboost._runtime.typing import Reduce, as_array
+from jboost._spec import Spec
+from jboost._split import Rules, Tree
+from jboost._tree import native
+from jboost._tree.columns import Bins, Columns, Derivatives, Grouped
+from jboost._tree.growth import Growth
+from jboost._tree.levels import grow_by_level
+
+Grown = tuple[Tree, Int[Array, " n"]]
+
+
+class Engine(NamedTuple):
+    """One way to grow a tree; hashable, so that it is part of the compiled program.
+
+    Attributes
+    ----------
+    name : str
+        What it is, for people and for the caches of compiled programs.
+    grow : function
+        ``(columns, derivatives, active, rules, growth, key, reduce) -> (tree, leaf)``: a tree on the rows that are
+        active (the others are only routed), and the leaf of every row, int32 [n]. `growth` (or None) constrains it,
+        with a key for what it draws; `reduce` sums an array over the devices that hold the other rows, None if this
+        one has all.
+    grouped : bool
+        Whether it wants the codes of up to eight columns side by side for each row, rather than [f n].
+    """
+
+    name: str
+    grow: Callable[..., Grown]
+    grouped: bool
+
+
+def choose_engine(spec: Spec, growth: Growth | None = None, divided: bool = False) -> Engine:
+    """Return the fastest engine that can grow such trees here.
+
+    Parameters
+    ----------
+    spec : Spec
+        Shapes and choices of the fit.
+    growth : Growth, optional
+        Constraints, which the C++ library does not know.
+    divided : bool
+        Whether the rows are divided among several devices.
+    """
+    if not library.in_use():
+        return PLAIN
+    if not _whole_tree_supports(spec, growth, divided):
+        return BY_LEVEL
+    return WHOLE_TREE if set(jax.extend.backend.backends()) == {"cpu"} else BY_PLATFORM
+
+
+def arrange_on_host(engine: Engine, bins: Any, n_rows: int) -> Bins | Grouped:
+    """Add rows up to `n_rows` to concrete bins [f n], and lay them out as the engine reads them."""
+    host = np.asarray(bins)
+    return as_array(native.group_on_host(host, n_rows) if engine.grouped else pad_axis(host, n_rows, axis=1))
+
+
+def arrange(engine: Engine, bins: Bins) -> Bins | Grouped:
+    """Lay traced bins [f n] out as the engine reads them."""
+    return native.group_columns(bins) if engine.grouped else bins
+
+
+def _whole_tree_supports(spec: Spec, growth: Growth | None, divided: bool) -> bool:
+    return growth is None and not divided and spec.max_depth <= native.MAX_DEPTH and native.is_available()
+
+
+def _grow_whole(
+    columns: Columns,
+    derivatives: Derivatives,
+    active: Bool[Array, " n"],
+    rules: Rules,
+    growth: Growth | None = None,
+    key: Array | None = None,
+    reduce: Reduce | None = None,
+) -> Grown:
+    n_nodes = max(2**rules.spec.max_depth // 4, 1)
+    check_size(columns.layout.n_codes, rules.factor.size, n_nodes, columns.allowed.shape[1])
+    return native.grow_tree(columns, derivatives, active, rules)
+
+
+def _grow_by_platform(
+    columns: Columns,
+    derivatives: Derivatives,
+    active: Bool[Array, " n"],
+    rules: Rules,
+    growth: Growth | None = None,
+    key: Array | None = None,
+    reduce: Reduce | None = None,
+) -> Grown:
+    """Grow the tree in C++ where the program runs on a CPU, in a process that has other devices too."""
+
+    def on_cpu(columns: Columns, derivatives: Derivatives, active: Any, rules: Rules) -> Grown:
+        grouped = columns._replace(bins=native.group_columns(columns.bins))
+        return _grow_whole(grouped, derivatives, active, rules)
+
+    def by(grow: Callable[..., Grown]) -> Callable[..., Grown]:
+        def call(bins: Any, allowed: Any, derivatives: Derivatives, active: Any, rules: Rules) -> Grown:
+            return grow(Columns(bins, allowed, columns.layout), derivatives, active, rules)
+
+        return call
+
+    arrays = columns.bins, columns.allowed, derivatives, active, rules
+    return by_platform(*arrays, cpu=by(on_cpu), default=by(grow_by_level))
+
+
+WHOLE_TREE = Engine("a whole tree in C++", _grow_whole, grouped=True)
+BY_PLATFORM = Engine("a whole tree in C++ on a CPU, by level elsewhere", _grow_by_platform, grouped=False)
+BY_LEVEL = Engine("by level in JAX, with histograms and sums in C++", grow_by_level, grouped=False)
+PLAIN = Engine("by level in plain JAX", grow_by_level, grouped=False)

@@ -1,0 +1,211 @@
+"""The loop in your own hands: `init` prepares a fit, `step` adds a round, `finish` makes the model."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost._model.ensemble import Ensemble
+from jboost._objective.loss import as_loss
+from jboost._objective.resolve import resolve
+from jboost._runtime.arguments import as_key, as_target
+from jboost._runtime.caller import moves_arrays
+from jboost._runtime.typing import as_array, is_traced, kept_concrete
+from jboost._spec import Hyper, Spec, check_hyper
+from jboost.boosting import rounds as _rounds
+from jboost.boosting.diagnosing import find_base_score
+from jboost.boosting.preparing import (
+    OF_TRAINING,
+    Given,
+    arranged,
+    as_feature_weight,
+    bin_for,
+    check_continues,
+    make_problem,
+    pad,
+    start_scores,
+)
+from jboost.boosting.rounds import Problem, Round, State
+from jboost.boosting.trials import check_sampler, try_functions
+
+Prepared = tuple[Problem, State, Ensemble | None]
+
+
+def prepare(
+    loss: Any,
+    data: Any,
+    y: Any,
+    *,
+    spec: Spec = Spec(),
+    hyper: Hyper = Hyper(),
+    sample_weight: Any = None,
+    valid: tuple[Any, ...] | None = None,
+    metric: Any = None,
+    key: Any = None,
+    init_model: Ensemble | None = None,
+    offset: Any = None,
+    groups: Any = None,
+    sampler: Any = None,
+    base_score: Any = None,
+    feature_weights: Any = None,
+) -> Prepared:
+    """Check what a fit is given, and find where it starts."""
+    loss, hyper, key = as_loss(loss), check_hyper(hyper), as_key(key)
+    y = as_target(y, "y", loss.allow_nan)
+    resolved = resolve(loss, y)
+    given = (data, y, hyper, sample_weight, valid, key, init_model, offset, metric, sampler)
+    given = (*given, base_score, feature_weights)
+    traced = resolved.traced or is_traced(*given)
+    with contextlib.nullcontext() if traced else kept_concrete():
+        binned = bin_for(data, sample_weight, init_model, traced)
+        rows = Given(binned, y, sample_weight, offset, groups, OF_TRAINING)
+        problem = make_problem(resolved, rows, spec, hyper, valid, metric, sampler)
+        problem = arranged(problem) if traced else pad(problem, resolved.width)
+        if init_model is not None:
+            check_continues(init_model, problem)
+            if base_score is not None:
+                raise ValueError("base_score must be None with init_model, which has its own")
+        try_functions(problem)
+        base = find_base_score(problem, base_score, traced)
+        base = base if init_model is None else init_model.base
+        feature_weight = as_feature_weight(feature_weights, problem)
+        problem = dataclasses.replace(problem, base=base, edges=binned.edges, feature_weight=feature_weight)
+        scores = start_scores(problem, base, init_model, binned)
+        n_before = 0 if init_model is None else init_model.n_trees
+        state = _rounds.start(problem, key, *scores, n_before)
+        if not traced:
+            check_sampler(problem, state)
+        return problem, state, init_model
+
+
+@moves_arrays
+def init(loss: Any, data: Any, y: Any, **options: Any) -> tuple[Problem, State]:
+    """Prepare a fit whose rounds you run yourself.
+
+    Parameters
+    ----------
+    loss, data, y
+        As in `jboost.fit`.
+    **options
+        Those of `jboost.fit`, but for `verbose` and `callbacks`: spec, hyper, sample_weight, valid, metric, key,
+        init_model, offset, groups, sampler, base_score, feature_weights. `spec.n_estimators` and
+        `spec.n_iter_no_change` end no loop of yours.
+
+    Returns
+    -------
+    Problem
+        What no round changes: a pytree whose arrays you may replace between rounds with others of the same shape. The
+        parameters of the loss are in `problem.loss`, and `problem.hyper` holds the numbers. Outside of transformations
+        rows of weight 0 are added to those given, up to a round number.
+    State
+        What a round changes: the scores of the rows, and the number of rounds.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments that do not fit, before anything is compiled.
+
+    Examples
+    --------
+    Three rounds by hand:
+
+    >>> import jax, numpy as np, jboost
+    >>> X = np.linspace(-1, 1, 64)[:, None]
+    >>> problem, state = jboost.boosting.init(jboost.losses.squared_error, X, X[:, 0] ** 2)
+    >>> step, rounds = jax.jit(jboost.boosting.step), []
+    >>> for _ in range(3):
+    ...     state, one = step(problem, state)
+    ...     rounds.append(one)
+    >>> jboost.boosting.finish(problem, rounds).n_trees
+    3
+    """
+    return prepare(loss, data, y, **options)[:2]
+
+
+def step(problem: Problem, state: State) -> tuple[State, Round]:
+    """Add a round: differentiate, sample, grow a tree, fill its leaves, move the scores.
+
+    Pure: put it under `jax.jit`, `jax.vmap` and `jax.grad`, or into a `jax.lax.scan`.
+
+    Parameters
+    ----------
+    problem : Problem
+        From `init`.
+    state : State
+        From `init`, or from the round before.
+
+    Returns
+    -------
+    State
+        The scores after the round.
+    Round
+        The tree, its leaf values, the training loss before it and the metric of the validation rows after it.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.linspace(-1, 1, 64)[:, None]
+    >>> problem, state = jboost.boosting.init(jboost.losses.squared_error, X, X[:, 0] ** 2)
+    >>> state, one = jboost.boosting.step(problem, state)
+    >>> int(state.round)
+    1
+    """
+    return _rounds.step(problem, state)
+
+
+@moves_arrays
+def finish(problem: Problem, rounds: Round | Sequence[Round]) -> Ensemble:
+    """Put the trees of rounds together to a model.
+
+    Parameters
+    ----------
+    problem : Problem
+        From `init`.
+    rounds : Round or sequence of them
+        In their order: a list of single rounds, or one `Round` of stacked arrays as a `jax.lax.scan` returns it.
+
+    Returns
+    -------
+    Ensemble
+        The model. If `init` was given an `init_model`, put it before: ``jboost.concatenate(init_model, model)``.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.linspace(-1, 1, 64)[:, None]
+    >>> problem, state = jboost.boosting.init(jboost.losses.squared_error, X, X[:, 0] ** 2)
+    >>> state, one = jboost.boosting.step(problem, state)
+    >>> jboost.boosting.finish(problem, [one]).n_trees
+    1
+    """
+    stacked = jax.tree.map(as_array, rounds if isinstance(rounds, Round) else _stack(rounds))
+    assert problem.base is not None  # init set it
+    assert problem.edges is not None
+    trees = stacked.tree
+    if not problem.layout.categorical:
+        trees = dataclasses.replace(trees, categories_right=None)
+    return Ensemble(
+        base=problem.base,
+        trees=trees,
+        leaf_value=stacked.leaf_value,
+        leaf_hessian=stacked.leaf_hessian,
+        leaf_count=stacked.leaf_count,
+        tree_weight=as_array(np.ones(len(stacked.leaf_value), stacked.leaf_value.dtype)),
+        edges=problem.edges,
+        inverse_link=problem.loss.inverse_link,
+        scalar_output=problem.loss.n_outputs is None,
+        symmetric=problem.spec.symmetric,
+    )
+
+
+def _stack(rounds: Sequence[Round]) -> Round:
+    if not rounds:
+        raise ValueError("rounds must hold at least one round, got none")
+    stack = jnp.stack if is_traced(list(rounds)) else np.stack
+    return jax.tree.map(lambda *parts: stack(parts), *rounds)

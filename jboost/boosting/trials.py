@@ -1,0 +1,110 @@
+"""A user's functions tried on abstract arguments, so that one of another form fails before anything is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jboost._objective.derivatives import derivatives_by_row
+from jboost._objective.leaves import Derivatives, Leaves
+from jboost._objective.loss import NOT_JAX
+from jboost._runtime.programs import program
+from jboost.boosting.rounds import Problem, State
+
+
+def try_functions(problem: Problem) -> None:
+    """Try the sampler, the curvature and a leaf rule that the user brings."""
+    n, k = problem.train.weight.size, problem.loss.n_outputs or 1
+    dtype = problem.train.weight.dtype
+    score = jax.ShapeDtypeStruct((n, k), dtype)
+    if problem.sampler is not None:
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        form = "sampler(key, g [n k], h [n k], weight [n]) -> weight [n]"
+        found = _form_of("sampler", form, problem.sampler, key, score, score, problem.train.weight)
+        _expect("sampler", form, found, (n,), "biuf")
+    if problem.loss.curvature is not None:
+        _try_curvature(problem, score)
+    if type(problem.loss.leaf).__module__.partition(".")[0] != "jboost":
+        _try_rule(problem, score)
+
+
+def check_sampler(problem: Problem, state: State) -> None:
+    """Call the sampler once on the derivatives of the first round, and refuse weights that nothing is learned by."""
+    if problem.sampler is None:
+        return
+    low, total = (np.asarray(one) for one in _sampled(problem, state))
+    if not (low >= 0 and 0 < total < np.sqrt(np.finfo(total.dtype).max)):  # false for NaN too
+        raise ValueError(
+            "sampler must return finite weights of at least 0, not all 0 and in the range of those that it was given, "
+            f"got weights from {low:g} that sum to {total:g} in the first round"
+        )
+
+
+@program
+def _sampled(problem: Problem, state: State) -> tuple[Array, Array]:
+    _, g, h = derivatives_by_row(problem.loss, state.score, problem.train)
+    assert problem.sampler is not None  # who asks has one
+    dtype = problem.train.weight.dtype
+    weight = jnp.asarray(problem.sampler(state.key, g, h, problem.train.weight), dtype)
+    return weight.min(), weight.sum()
+
+
+def _try_curvature(problem: Problem, score: Any) -> None:
+    loss, rows = problem.loss, problem.train
+    outputs = () if loss.n_outputs is None else (loss.n_outputs,)
+    row = jax.tree.map(lambda y: jax.ShapeDtypeStruct(y.shape[1:], y.dtype), rows.y)
+    if not loss.needs_all_rows:
+        arguments = jax.ShapeDtypeStruct(outputs, score.dtype), row
+        expected = (*outputs, *outputs) if loss.hessian == "full" else outputs
+        form = "curvature(score, y) of one row"
+    else:
+        m = rows.weight.size if not loss.pads else 4
+        several = jax.tree.map(lambda y: jax.ShapeDtypeStruct((m, *y.shape), y.dtype), row)
+        third = jax.ShapeDtypeStruct((m,), score.dtype if not loss.pads else bool)
+        arguments = jax.ShapeDtypeStruct((m, *outputs), score.dtype), several, third
+        expected = (m, *outputs)
+        form = "curvature of several rows, in the shape of their scores"
+    found = _form_of("curvature", form, loss.curvature, *arguments)
+    _expect("curvature", form, found, expected, "f")
+
+
+def _try_rule(problem: Problem, score: Any) -> None:
+    loss, spec = problem.loss, problem.spec
+    k = score.shape[1]
+    leaf = jax.ShapeDtypeStruct(
+        score.shape if spec.multi_output == "separate" else score.shape[:1], jnp.int32
+    )
+
+    def of_leaves(score: Array, leaf: Array) -> Any:
+        derivatives = Derivatives(score, score)
+        rows, hyper = problem.train, problem.hyper
+        leaves = Leaves(loss, score, rows, rows.weight, leaf, spec.n_leaves, hyper, derivatives)
+        return loss.leaf.leaf_values(leaves)
+
+    form = "leaf.leaf_values(leaves) -> [leaves k]"
+    found = _form_of("leaf", form, of_leaves, score, leaf)
+    _expect("leaf", form, found, (spec.n_leaves, k), "f")
+    form = "leaf.base_score(loss, rows, reduce) -> [k]"
+    found = _form_of("leaf", form, lambda rows: loss.leaf.base_score(loss, rows, None), problem.train)
+    _expect("leaf", form, found, (k,), "f")
+
+
+def _form_of(name: str, form: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return jax.eval_shape(function, *arguments)
+    except jax.errors.JAXTypeError as error:
+        raise TypeError(NOT_JAX.format(name, error)) from error
+    except (TypeError, ValueError, IndexError, AttributeError) as error:
+        raise TypeError(f"{name} must be a function {form}: {error}") from error
+
+
+def _expect(name: str, form: str, found: Any, shape: tuple[int, ...], kinds: str) -> None:
+    dtype = getattr(found, "dtype", None)
+    is_real = dtype is not None and (dtype.kind in kinds or jnp.issubdtype(dtype, jnp.floating))
+    if getattr(found, "shape", None) != shape or not is_real:
+        raise ValueError(f"{name} must be a function {form}, of real numbers of shape {shape}, got {found}")

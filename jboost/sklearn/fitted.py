@@ -1,0 +1,86 @@
+"""What the estimators tell of their model: scores, leaves, importances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from jboost._model.ensemble import Ensemble, predict, staged_predict, truncate
+from jboost._model.leaves import leaf_numbers
+from jboost._runtime.library import at_most, n_threads
+
+
+class Fitted:
+    """The part of an estimator that reads `model_`."""
+
+    model_: Ensemble
+    n_jobs: int | None
+
+    def apply(self, X: Any) -> Int[np.ndarray, "n t ..."]:
+        """Number the leaf in which each row ends, in each round.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame [n f]
+            Rows with the features of `fit`.
+
+        Returns
+        -------
+        int32 [n t], or [n t k] where each of k outputs has trees of its own
+            From 0 to 2**max_depth - 1: places in the second axis of `model_.leaf_value`.
+        """
+        check_is_fitted(self)
+        self._check_features(X)
+        return leaf_numbers(self.model_, X)
+
+    @property
+    def feature_importances_(self) -> Float[np.ndarray, " f"]:
+        """Share of each feature in the gain of all splits; all 0 if there is no split."""
+        gain = self._sum_over_splits(lambda gain: gain)
+        return gain / gain.sum() if gain.any() else gain
+
+    @property
+    def split_counts_(self) -> np.ndarray:
+        """How often each feature is split on."""
+        return self._sum_over_splits(lambda gain: gain > 0).astype(int)
+
+    def _check_features(self, X: Any, y: Any = "no_validation", reset: bool = False) -> None:
+        """Compare names and number of the features with those of `fit`, or take them down."""
+        if _is_dict(X):
+            raise TypeError(
+                f"X must be an array or a data frame, got {type(X).__name__}: pandas.DataFrame(X) makes one"
+            )
+        if len(getattr(X, "shape", "nf")) == 2:  # binning says how to reshape any other
+            validate_data(self, X, y, reset=reset, skip_check_array=True)
+
+    def _raw_score(self, X: Any, n_trees: int | None, offset: Any) -> Float[np.ndarray, "n ..."]:
+        check_is_fitted(self)
+        self._check_features(X)
+        model = self.model_ if n_trees is None else truncate(self.model_, n_trees)
+        with at_most(n_threads(self.n_jobs)):
+            return np.asarray(predict(model, X, offset=offset), dtype=np.float64)
+
+    def _staged_raw_score(self, X: Any, offset: Any) -> Iterator[Float[np.ndarray, "n ..."]]:
+        check_is_fitted(self)
+        self._check_features(X)
+        scores = staged_predict(self.model_, X, offset=offset)
+        return (np.asarray(score, dtype=np.float64) for score in scores)
+
+    def _sum_over_splits(self, worth: Any) -> Float[np.ndarray, " f"]:
+        check_is_fitted(self)
+        trees = self.model_.trees  # a slot without a split has no gain
+        gain = np.asarray(trees.gain, dtype=np.float64).ravel()
+        return np.bincount(np.asarray(trees.feature).ravel(), worth(gain), self.model_.edges.n_features)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether there is a model."""
+        return hasattr(self, "model_")
+
+
+def _is_dict(X: Any) -> bool:
+    return isinstance(X, Mapping) and not issparse(X)  # a sparse matrix of the kind dok is a mapping too

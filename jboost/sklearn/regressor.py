@@ -1,0 +1,172 @@
+"""`JBoostRegressor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+
+from jboost._objective.objective import Objective
+from jboost.sklearn.base import Boosting
+from jboost.sklearn.labels import one_column
+from jboost.sklearn.names import regression_loss
+from jboost.sklearn.rows import apply_link
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class JBoostRegressor(RegressorMixin, Boosting):
+    """Gradient-boosted trees for regression, with any JAX loss.
+
+    Parameters
+    ----------
+    loss : str, callable, Loss, GroupLoss or BatchLoss, default "squared_error"
+        "squared_error", "absolute_error", "quantile", "poisson", "gamma", "tweedie" (power 1.5), "huber" or
+        "pseudo_huber" (delta 1 in units of y: scale y, or give `jboost.losses.huber(delta)`); a function
+        `loss(score, y) -> scalar` of one row in JAX operations; or a `jboost.Loss`, a `jboost.GroupLoss` (give
+        `fit` the groups) or a `jboost.BatchLoss`. A name stands for the loss in `jboost.losses`.
+    quantile : float, optional
+        The level for `loss="quantile"`; no other loss reads it. Quantiles of separate fits may cross.
+    n_estimators, max_depth, grow_policy, multi_output, min_child_samples, max_cat_to_onehot
+        Shapes and choices of the fit: see `jboost.Spec`.
+    learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, max_delta_step
+        Numbers of the fit: see `jboost.Hyper`.
+    subsample, colsample_bytree, colsample_bylevel, colsample_bynode, cat_smooth
+        More of them.
+    base_score : float or float [k], optional
+        The score that a fit starts from, before the inverse link: log odds, or the logarithm of a mean. The best
+        constant under the loss by default.
+    max_bins : int, default 255
+        The most bins of a feature, 2 to 65534, missing values apart.
+    categorical_features : list of str, list of int or mask, optional
+        Features to treat as categories, beside the data frame columns of a category, enum or string dtype. A
+        category that `fit` has not seen goes where missing values go.
+    missing : float, default NaN
+        A number in X that stands for a missing value, such as -999, beside NaN; `model_` remembers it.
+    early_stopping : bool or "auto", default "auto"
+        Whether to end after `n_iter_no_change` rounds without a better metric, and to keep the rounds up to
+        the best one. "auto" does so if there is an `eval_set`. True holds out `validation_fraction` of the
+        rows if there is none. False uses all rounds; an `eval_set` is then only scored.
+    validation_fraction : float or int, default 0.1
+        Share, or number, of the rows to hold out; of the groups where `fit` is given some.
+    n_iter_no_change : int, default 10
+        Patience of early stopping, in rounds.
+    tol : float, default 0
+        How much better the metric must be than at the best round before for a round to count as better.
+    eval_metric : str, callable or Metric, optional
+        What is computed for each eval set and watched: a name in `jboost.metrics` such as "mae", a function
+        `metric(score, y, weight)` of raw scores, less being better, or a `jboost.Metric`. The mean loss by
+        default.
+    warm_start : bool, default False
+        Whether `fit` goes on where it ended, up to `n_estimators` rounds in all. With the same data and other
+        parameters, that equals one longer fit, early stopping included; bins are those of the first fit.
+    random_state : int, RandomState or None
+        For sampling and for holding out rows. An int gives the same model each time.
+    n_jobs : int, optional
+        Threads of the C++ library; None and -1 mean all that the processor, its affinity and the quota of a container
+        allow, -2 all but one. What XLA does itself has threads of its own. Where the library was not built, a number
+        asks JAX for as many CPU devices, among which rows are divided, unless JAX has been used before.
+    verbose : int, bool or None, default 0
+        Whether to show a progress bar; None shows one on a terminal if the fit takes more than two seconds.
+
+    Attributes
+    ----------
+    model_ : Ensemble
+        The model, a pytree for `jboost.predict`, `jboost.save` and your own JAX programs.
+    n_trees_ : int
+        Rounds in the model, all of which predictions use.
+    best_iteration_ : int
+        The last of them: the best round if early stopping was on, else the last; counted from 0.
+    best_score_ : float or None
+        The metric of the last eval set, or of the rows held out, after that round.
+    n_iter_ : int
+        Rounds run, those after the best included, and those of an `init_model`.
+    history_ : History
+        Training loss and watched metric after each round run.
+    evals_result_ : dict
+        For "validation_0" and so on, in the order of `eval_set`, a dict of the metric's name and its values
+        after each round in the model.
+    feature_importances_ : float [f]
+        Share of each feature in the gain of all splits.
+    split_counts_ : int [f]
+        How often each feature is split on.
+    n_features_in_, feature_names_in_
+        Features of `fit`; the names only if X had string names. X must have the same in every call.
+
+    Notes
+    -----
+    `pickle` stores a loss by name, like any function: it refuses a lambda or a nested function, which
+    cloudpickle takes. `jboost.save(estimator.model_, path)` keeps all that predictions need, and no loss.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.linspace(-1, 1, 64)[:, None]
+    >>> estimator = jboost.JBoostRegressor(n_estimators=50).fit(X, X[:, 0] ** 2)
+    >>> estimator.predict(X).shape
+    (64,)
+    >>> import jax.numpy as jnp
+    >>> def log_cosh(score, y):
+    ...     return jnp.logaddexp(score - y, y - score) - jnp.log(2.0)
+    >>> jboost.JBoostRegressor(log_cosh, n_estimators=50).fit(X, X[:, 0] ** 2).score(X, X[:, 0] ** 2) > 0.9
+    True
+    """
+
+    quantile: float | None = None
+
+    def predict(
+        self, X: Any, n_trees: int | None = None, *, offset: Any = None
+    ) -> Float[np.ndarray, "n ..."]:
+        """Predict the target: the scores through the inverse link of the loss.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame [n f]
+            Rows with the features of `fit`.
+        n_trees : int, optional
+            Use the first of the rounds only, 0 to `n_trees_`.
+        offset : array-like [n] or [n k], optional
+            Added to the scores, as in `fit`.
+
+        Returns
+        -------
+        float64 [n] or [n k]
+            As many columns as the score has; the mean for losses of counts and amounts.
+        """
+        score = self._raw_score(X, n_trees, offset)
+        return apply_link(self.model_.inverse_link, score)
+
+    def staged_predict(self, X: Any, *, offset: Any = None) -> Iterator[Float[np.ndarray, "n ..."]]:
+        """Yield the prediction after one round, two rounds, and so on.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame [n f]
+            Rows with the features of `fit`.
+        offset : array-like [n] or [n k], optional
+            Added to the scores, as in `fit`.
+
+        Yields
+        ------
+        float64 [n] or [n k]
+            Predictions; the last equals `predict(X)`.
+        """
+        for score in self._staged_raw_score(X, offset):
+            yield apply_link(self.model_.inverse_link, score)
+
+    def _encode(self, y: Any, reset: bool) -> Any:
+        """Take one column, as of a data frame, for a vector; several are as many outputs."""
+        return y if isinstance(y, Mapping) or y.ndim != 2 or y.shape[1] != 1 else one_column(y)
+
+    def _loss(self) -> Objective:
+        return regression_loss(self.loss, self.quantile)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say what targets are taken."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,72 @@
+"""What a fit goes on from: a model that it is given, or the estimator's own in a warm start."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jboost._bins.arguments import check_missing
+from jboost._model.ensemble import Ensemble
+from jboost._spec import Spec
+from jboost.boosting import History
+from jboost.boosting.preparing import form_of_trees
+from jboost.io import load
+
+
+class Start(NamedTuple):
+    """A model, what is known of its rounds, and the estimator that it comes from, if any."""
+
+    model: Ensemble
+    history: History
+    estimator: Any
+
+
+def own_start(estimator: Any) -> Start:
+    """Go on from the estimator's own model, on the same data."""
+    return Start(estimator.model_, estimator.history_, estimator)
+
+
+def start_from(init_model: Any) -> Start:
+    """Read `init_model`: an Ensemble, an estimator that was fitted or the path of a file.
+
+    Of its rounds nothing is known here: they may have been scored on other rows.
+    """
+    model = getattr(init_model, "model_", init_model)
+    if isinstance(model, str | os.PathLike):
+        model = load(model)
+    if not isinstance(model, Ensemble):
+        raise TypeError(
+            "init_model must be a jboost.Ensemble, a fitted estimator of jboost or the path of a saved model, got "
+            f"{type(init_model).__name__}"
+        )
+    unknown = np.full(model.n_trees, np.nan, model.base.dtype)
+    return Start(model, History(unknown, unknown, model.n_trees - 1), init_model)
+
+
+def rounds_to_go(spec: Spec, model: Ensemble, n_run: int) -> Spec:
+    """Leave those of a warm start out; raise where it cannot go on."""
+    form = form_of_trees(model)
+    if form != (spec.max_depth, spec.grow_policy, spec.multi_output):
+        raise ValueError(
+            "max_depth, grow_policy and multi_output must stay {}, {!r} and {!r} in a warm start, since all trees of a "
+            "model lie in one array, got {}, {!r} and {!r}; fit anew with warm_start=False".format(
+                *form, spec.max_depth, spec.grow_policy, spec.multi_output
+            )
+        )
+    if spec.n_estimators < n_run:
+        raise ValueError(
+            f"n_estimators must be at least the {n_run} rounds run before, as warm_start is True, "
+            f"got {spec.n_estimators}"
+        )
+    return dataclasses.replace(spec, n_estimators=spec.n_estimators - model.n_trees)
+
+
+def check_same_missing(missing: Any, of_model: float | None) -> None:
+    """Raise unless the number that stands for missing values is NaN, the default, or that of the model."""
+    number = check_missing(missing)
+    if number is not None and number != of_model:
+        expected = "NaN" if of_model is None else f"{of_model} or NaN"
+        raise ValueError(f"missing must be {expected}, as in the model that is continued, got {missing!r}")

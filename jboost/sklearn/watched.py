@@ -1,0 +1,69 @@
+"""Rows to watch: the arguments they come in, and how a model fares on them round by round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import Array
+from jax.tree_util import Partial
+
+from jboost._fixed_point import mean
+from jboost._model.ensemble import Ensemble, staged_predict
+from jboost._objective import rows as loss_rows
+from jboost._objective.objective import Objective
+from jboost._runtime.arguments import as_target, as_weight
+from jboost._runtime.programs import program
+from jboost.metrics import Metric
+from jboost.sklearn.rows import Given, Rows
+
+
+def check_eval_set(eval_set: Any, eval_beside: dict[str, Any], val: Given) -> list[Given]:
+    """Return what to watch: a list of pairs, or one pair, with as many of what lies beside; or `X_val` and its own.
+
+    `eval_beside` holds the arguments eval_sample_weight, eval_offset and eval_groups, by name and in this order.
+    """
+    if any(part is not None for part in val[1:]):
+        if val.X is None or val.y is None:
+            raise ValueError("X_val and y_val must be given together, with or without what is beside them")
+        for name, value in ({"eval_set": eval_set} | eval_beside).items():
+            if value is not None:
+                raise ValueError(f"{name} must be None where X_val and y_val are given")
+        return [val]
+    one_pair = isinstance(eval_set, tuple) and len(eval_set) == 2 and not isinstance(eval_set[0], tuple)
+    pairs = [] if eval_set is None else [eval_set] if one_pair else list(eval_set)
+    if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
+        raise ValueError("eval_set must be a list of pairs (X, y)")
+    beside = [_of_each(name, values, len(pairs)) for name, values in eval_beside.items()]
+    return [Given(f"eval_set[{i}]", *pair, *(values[i] for values in beside)) for i, pair in enumerate(pairs)]
+
+
+def _of_each(name: str, values: Any, n_pairs: int) -> list[Any]:
+    found = [None] * n_pairs if values is None else list(values)
+    if len(found) != n_pairs:
+        raise ValueError(
+            f"{name} must have an array or None for each of the {n_pairs} pairs of eval_set, got {len(found)}"
+        )
+    return found
+
+
+def mean_loss_of(loss: Objective, rows: Rows) -> Metric:
+    """Return the mean of a loss as a metric of these rows, of which it may ask the groups."""
+    groups = None if rows.groups is None else loss_rows.make_groups(rows.groups)
+    return Metric(Partial(_mean_loss, loss=loss, groups=groups), name=loss.name)
+
+
+def _mean_loss(score: Array, y: Any, weight: Array, loss: Any, groups: loss_rows.Groups | None) -> Array:
+    return mean(loss.value(score, loss_rows.Rows(y, weight, groups=groups)), weight)
+
+
+@program
+def _measure(metric: Metric, score: Array, y: Any, weight: Array) -> Array:
+    return metric(score, y, weight)
+
+
+def metric_curve(model: Ensemble, metric: Metric, rows: Rows) -> list[float]:
+    """Score the rows after each round."""
+    y = as_target(rows.y, "y")
+    weight = as_weight(rows.weight, len(rows.weight), "weight")
+    scores = staged_predict(model, rows.data, offset=rows.offset)
+    return [float(_measure(metric, score, y, weight)) for score in scores]

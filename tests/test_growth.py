@@ -1,0 +1,182 @@
+"""What nodes hand down to their children: interaction constraints and columns by node, written as a `Growth`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from jboost import Hyper, Spec, losses
+from jboost._sampling import columns_by_node
+from jboost._split import Rules, totals
+from jboost._tree import Growth, choose_engine
+from jboost._tree.engines import BY_LEVEL, PLAIN, WHOLE_TREE
+from jboost.boosting import finish, init
+from jboost.boosting.rounds import run
+
+DEPTH = 3
+SETS = np.array([[True, True, False, False], [False, False, True, True]])
+
+
+def interactions(sets):
+    """Allow below a split only columns of sets that hold all columns split on so far."""
+    sets = jnp.asarray(sets)
+
+    def start(key):
+        return jnp.ones((1, sets.shape[0]), bool)
+
+    def admit(carry, allowed, rules):
+        return allowed[None] & (carry[:, :, None] & sets[None]).any(axis=1)
+
+    def descend(carry, splits, sums, rules):
+        feature = jnp.broadcast_to(splits.feature, carry.shape[:1])
+        return jnp.repeat(carry & (sets.T[feature] | (splits.gain == 0)[:, None]), 2, axis=0)
+
+    return Growth(start, admit, descend)
+
+
+def fit(growth, policy, engine=None):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    y = X[:, 0] * X[:, 2] + X[:, 1] + 0.5 * X[:, 3] + (X[:, 0] > 0) * X[:, 1]
+    spec = Spec(n_estimators=4, max_depth=DEPTH, grow_policy=policy)
+    problem, state = init(losses.squared_error, X, y, spec=spec)
+    engine = engine or choose_engine(spec, growth)
+    bins = (
+        problem.bins
+        if problem.bins.ndim == 2
+        else jnp.pad(jboost.bin_features(X).bins, ((0, 0), (0, problem.train.weight.size - 300)))
+    )
+    problem = dataclasses.replace(problem, growth=growth, engine=engine, bins=bins)
+    _, rounds = jax.jit(run)(problem, state)
+    return finish(problem, rounds)
+
+
+def paths(model, policy):
+    """Return the columns split on along every path of every tree, where something was split."""
+    found = []
+    for t in range(model.n_trees):
+        feature, gain = np.asarray(model.trees.feature[t]), np.asarray(model.trees.gain[t])
+        if policy == "symmetric":
+            found.append(set(feature[gain > 0].tolist()))
+            continue
+        for leaf in range(2**DEPTH):
+            slots = [2**level - 1 + (leaf >> (DEPTH - level)) for level in range(DEPTH)]
+            found.append({int(feature[slot]) for slot in slots if gain[slot] > 0})
+    return found
+
+
+@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+def test_interaction_constraints_hold_on_every_path(policy):
+    allowed = [set(np.flatnonzero(one)) for one in SETS]
+    found = paths(fit(interactions(SETS), policy), policy)
+    assert all(any(path <= one for one in allowed) for path in found)
+    assert any(len(path) > 1 for path in found)
+    free = paths(fit(interactions(np.ones((1, 4), bool)), policy), policy)
+    assert not all(any(path <= one for one in allowed) for path in free)
+
+
+def test_nothing_forbidden_changes_nothing():
+    free, plain = fit(interactions(np.ones((1, 4), bool)), "depthwise"), fit(None, "depthwise", PLAIN)
+    for one, other in zip(jax.tree.leaves(free.trees), jax.tree.leaves(plain.trees), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(free.leaf_value, plain.leaf_value)
+
+
+def drawn(keys: Any, allowed: Any, share: float, policy: Any = "depthwise") -> np.ndarray:
+    rules = Rules(Hyper(colsample_bynode=jnp.float32(share)), jnp.ones(2), Spec(grow_policy=policy))
+    return np.asarray(columns_by_node.admit(keys, allowed, rules))
+
+
+def test_shares_of_columns_are_drawn_for_each_node():
+    """Without replacement among those of the level, each as often, and for each node anew."""
+    keys, allowed = (
+        jax.random.split(jax.random.key(0), 3000),
+        jnp.array([True, True, False, True, True, True]),
+    )
+    found = drawn(keys, allowed, 0.6)
+    assert found.shape == (3000, 6)
+    assert (found.sum(axis=1) == 3).all()
+    assert not found[:, 2].any()
+    np.testing.assert_allclose(found[:, allowed].mean(axis=0), 0.6, atol=0.03)
+    assert len({tuple(row) for row in found}) == 10  # ways to choose 3 of 5
+    assert drawn(keys, allowed, 1e-6).sum(axis=1).tolist() == [1] * 3000
+    assert drawn(keys, allowed, 0.6, "symmetric").shape == (1, 6)  # its nodes share a split
+    nothing: Any = None
+    children = columns_by_node.descend(keys, nothing, nothing, nothing)
+    assert len(np.unique(jax.random.key_data(children), axis=0)) == 6000
+
+
+@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+def test_a_fit_draws_columns_for_each_node(policy):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    y = X @ [1.0, 0.9, 0.8, 0.7]
+    spec = Spec(n_estimators=4, max_depth=DEPTH, grow_policy=policy)
+
+    def feature(share):
+        model, _ = jboost.fit(losses.squared_error, X, y, spec=spec, hyper=Hyper(colsample_bynode=share))
+        return np.asarray(model.trees.feature)
+
+    np.testing.assert_array_equal(feature(1.0), feature(jnp.float32(1.0)))
+    few = feature(0.25)  # one column for each node
+    assert (few != feature(1.0)).any()
+    if policy == "depthwise":
+        assert len({tuple(row[3:7]) for row in few}) > 1
+        assert any(len(set(row[1:3])) == 2 for row in few)
+    swept = jax.vmap(
+        lambda share: (
+            jboost.fit(
+                losses.squared_error,
+                jboost.bin_features(X),
+                y,
+                spec=spec,
+                hyper=Hyper(colsample_bynode=share),
+            )[0].trees.feature
+        )
+    )(jnp.array([0.25, 1.0]))
+    np.testing.assert_array_equal(swept, [few, feature(1.0)])
+
+
+def test_children_are_told_their_sums():
+    """Of h, with an h of 1 a row: the children of a level sum to all rows."""
+    seen = []
+
+    def start(key):
+        return jnp.zeros((1, 0))
+
+    def descend(carry, splits, sums, rules):
+        h = sums[1].astype(float) * rules.step[1]
+        return jnp.concatenate([jnp.repeat(carry, 2, axis=0), jnp.full((h.size, 1), h.sum())], axis=1)
+
+    def admit(carry, allowed, rules):
+        jax.debug.callback(lambda one: seen.append(np.asarray(one)), carry)
+        return jnp.broadcast_to(allowed, (carry.shape[0], allowed.size))
+
+    fit(Growth(start, admit, descend), "depthwise")
+    jax.effects_barrier()
+    sums = [one for one in seen if one.size]
+    assert sums
+    for one in sums:
+        np.testing.assert_allclose(one, 300, rtol=1e-5)
+
+
+def test_what_the_library_cannot_do_falls_to_the_next_engine():
+    free = interactions(SETS)
+    assert choose_engine(Spec(), free) in (BY_LEVEL, PLAIN)
+    assert choose_engine(Spec(), divided=True) in (BY_LEVEL, PLAIN)
+    with jboost.plain_jax():
+        assert choose_engine(Spec()) == PLAIN
+        with jboost.plain_jax(False):
+            assert choose_engine(Spec()) == choose_engine(Spec())
+    assert choose_engine(Spec()) == PLAIN or WHOLE_TREE.grouped
+
+
+def test_totals_are_those_of_any_column(rng):
+    histogram = jnp.asarray(rng.integers(0, 9, (5, 2, 3, 1)))
+    np.testing.assert_array_equal(totals(histogram)[..., 0], np.asarray(histogram).sum(axis=0)[..., 0])

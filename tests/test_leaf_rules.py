@@ -1,0 +1,191 @@
+"""Leaf rules of the user's, full Hessians that are not positive, and losses that JAX can hardly differentiate."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from jboost import Hyper, LeafRule, Loss, Newton, Quantile, Spec, losses
+from jboost._objective.leaf_rules import _positive
+from tests.twin import assert_same_models, problem
+
+SMALL = Spec(n_estimators=3, max_depth=2)
+
+
+def fit(loss: Any, target: str = "real", **options: Any) -> Any:
+    rows = problem("plain")
+    return jboost.fit(loss, rows.data, rows.targets[target], spec=SMALL, **options)
+
+
+# --- A rule of one's own ------------------------------------------------------------------------------------
+
+
+class ShrunkenMean:
+    """The mean residual of a leaf, shrunk as if some rows more had a residual of 0: a Newton step on squares."""
+
+    needs_all_rows: ClassVar[bool] = False
+
+    def leaf_values(self, leaves):
+        residual = leaves.rows.y[:, None] - leaves.score
+        total = leaves.sum((residual * leaves.weight[:, None])[..., None])[..., 0]
+        return total / (leaves.weight_of_leaf() + leaves.hyper.reg_lambda)[:, None]
+
+    def base_score(self, loss, rows, reduce):
+        return jboost.best_constant(loss, rows, reduce)
+
+
+def test_a_rule_of_ones_own(x64):
+    rule = ShrunkenMean()
+    assert isinstance(rule, LeafRule)
+    loss = Loss(losses.squared_error.function, leaf=rule)
+    expected, _ = fit(losses.squared_error)
+    assert_same_models(fit(loss)[0], expected, rtol=1e-9)
+    swept = jax.vmap(lambda ridge: fit(loss, hyper=Hyper(reg_lambda=ridge))[0].leaf_value)(
+        jnp.array([0.0, 5.0])
+    )
+    np.testing.assert_allclose(
+        swept[1], fit(losses.squared_error, hyper=Hyper(reg_lambda=5.0))[0].leaf_value, rtol=1e-9
+    )
+
+
+def test_what_is_no_rule_is_refused():
+    wrong: Any
+    for wrong in ("newton", Newton, None, 3):
+        with pytest.raises(TypeError, match="leaf must be Newton"):
+            Loss(losses.squared_error.function, leaf=wrong)
+    assert isinstance(Quantile(0.2), LeafRule)
+
+
+# --- Full Hessians ------------------------------------------------------------------------------------------
+
+
+def test_eigenvalues_are_turned_round_and_raised(rng, x64):
+    h = rng.normal(size=(50, 3, 3))
+    h = h + np.swapaxes(h, 1, 2)
+    h[0], h[1] = np.diag([2.0, 1.0, 0.5]), np.diag([1.0, 0.0, -4.0])
+    found = np.asarray(_positive(jnp.asarray(h), jnp.full(50, 1e-3)))
+    for one, before in zip(found, h, strict=True):
+        values, vectors = np.linalg.eigh(before)
+        expected = vectors @ np.diag(np.maximum(np.abs(values), 1e-3)) @ vectors.T
+        np.testing.assert_allclose(one, expected, atol=1e-10)
+    np.testing.assert_array_equal(found[0], h[0])  # positive already: the same bits
+    assert np.isfinite(jax.grad(lambda h: _positive(h, jnp.full(50, 1e-3)).sum())(jnp.asarray(h))).all()
+
+
+def saddle(score, y):
+    """Two outputs whose Hessian has a negative eigenvalue where they are near 0: cos(s0 - s1) and squares."""
+    return 0.5 * jnp.sum((score - y) ** 2) + 2.0 * jnp.cos(score[0] - score[1])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e3])
+def test_a_step_along_an_indefinite_hessian_lowers_the_loss(scale, x64):
+    y = np.random.default_rng(0).normal(size=(400, 2)) * 0.2
+    loss = Loss(lambda score, y: scale * saddle(score, y), n_outputs=2, hessian="full")
+    spec, hyper = (
+        Spec(n_estimators=12, max_depth=2),
+        Hyper(learning_rate=0.3, reg_lambda=0.0, min_child_weight=0.0),
+    )
+    _, history = jboost.fit(loss, problem("plain").data, y, spec=spec, hyper=hyper)
+    assert (np.diff(history.train_loss) < 1e-9 * scale).all()
+
+
+def test_a_matrix_that_the_loss_brings(x64):
+    """The Fisher matrix of a normal with mean s0 and log deviation s1 is diag(exp(-2 s1), 2): natural gradients."""
+
+    def normal(score, y):
+        return 0.5 * ((y - score[0]) * jnp.exp(-score[1])) ** 2 + score[1]
+
+    def fisher(score, y):
+        return jnp.diag(jnp.stack([jnp.exp(-2 * score[1]), 2.0 * jnp.ones_like(score[1])]))
+
+    loss = Loss(normal, n_outputs=2, hessian="full", curvature=fisher)
+    one = Spec(n_estimators=1, max_depth=2)
+    rows, hyper = problem("plain"), Hyper(learning_rate=1.0, reg_lambda=0.0)
+    y = rows.targets["real"]
+    model, _ = jboost.fit(loss, rows.data, y, spec=one, hyper=hyper)
+    np.testing.assert_allclose(model.base, [y.mean(), np.log(y.std())], rtol=1e-5)
+    added = np.asarray(jboost.predict(model, rows.data)) - np.asarray(model.base)
+    for leaf in np.unique(added[:, 0]):
+        here = added[:, 0] == leaf
+        residual = (y[here] - y.mean()) / y.std()
+        expected = [residual.mean() * y.std(), (np.mean(residual**2) - 1) / 2]
+        np.testing.assert_allclose(added[here][0], expected, rtol=1e-3, atol=1e-5)
+
+
+# --- Losses without the derivatives that are asked for ------------------------------------------------------
+
+
+@jax.custom_vjp
+def reverse_only(score, y):
+    return 0.5 * (score - y) ** 2
+
+
+reverse_only.defvjp(lambda s, y: (0.5 * (s - y) ** 2, s - y), lambda r, ct: (ct * r, -ct * r))
+
+
+def looping(score, y):
+    return jax.lax.while_loop(
+        lambda c: c[0] < 3.0, lambda c: (c[0] + 1, c[1] * 0.5), (0.0, (score - y) ** 2)
+    )[1]
+
+
+def calling(score, y):
+    return jax.pure_callback(
+        lambda s, y: np.asarray(0.5 * (s - y) ** 2), jax.ShapeDtypeStruct((), score.dtype), score, y
+    )
+
+
+@pytest.mark.parametrize("function", [looping, calling], ids=["while_loop", "callback"])
+def test_a_loss_without_derivatives_is_named_with_a_way_out(function):
+    with pytest.raises(TypeError, match=r'loss: JAX cannot differentiate .* use hessian="first_order"'):
+        fit(Loss(function, name="mine"))
+
+
+def test_a_first_order_loss_does_with_reverse_mode(x64):
+    """Squares by a custom_vjp: h = 1 as in the built-in loss, the base score by reverse mode alone."""
+    expected, _ = fit(losses.squared_error)
+    assert_same_models(fit(Loss(reverse_only, hessian="first_order"))[0], expected, rtol=1e-9)
+    assert_same_models(
+        fit(Loss(reverse_only))[0], expected, rtol=1e-9
+    )  # its reverse rule is differentiated forward
+    one = Loss(reverse_only, curvature=lambda score, y: jnp.ones_like(score))
+    assert_same_models(fit(one)[0], expected, rtol=1e-9)
+
+
+def test_gaps_in_several_targets(x64):
+    """NaN where a target was not taken: each output is fitted on the rows that have it, as in separate fits."""
+    rows = problem("plain")
+    y = rows.targets["pair"].copy()
+    y[::3, 0], y[1::4, 1] = np.nan, np.nan
+
+    def of_known(score, y):
+        known = ~jnp.isnan(y)
+        return 0.5 * jnp.sum(jnp.where(known, score - jnp.where(known, y, 0.0), 0.0) ** 2)
+
+    spec = dataclasses.replace(SMALL, multi_output="separate")
+    loss = Loss(of_known, allow_nan=True, hessian_floor=1e-12)
+    model, _ = jboost.fit(loss, rows.data, y, spec=spec)
+    score = np.asarray(jboost.predict(model, rows.data))
+    for j in range(2):
+        known = ~np.isnan(y[:, j])
+        alone, _ = jboost.fit(
+            losses.squared_error,
+            rows.data,
+            np.where(known, y[:, j], 0.0),
+            spec=SMALL,
+            sample_weight=known.astype(float),
+        )
+        np.testing.assert_allclose(score[:, j], jboost.predict(alone, rows.data), rtol=1e-6, atol=1e-8)
+    with pytest.raises(ValueError, match="y must be finite"):
+        jboost.fit(Loss(of_known), rows.data, y, spec=spec)
+
+
+def test_partial_functions_are_losses_too():
+    assert fit(partial(lambda score, y, p: jnp.abs(score - y) ** p, p=2.0))[0].n_trees == 3
