@@ -28,7 +28,7 @@ from jboost._objective.domains import (
 )
 from jboost._objective.loss import as_loss
 from jboost._objective.rows import Rows
-from jboost._runtime.parametrised import equal, parametrised
+from jboost._runtime.parametrised import ByValue, parametrised
 from jboost._runtime.typing import of_floats
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False)
-class Metric:
+class Metric(ByValue):
     """A function of scores, target and weights, and which way is better.
 
     A pytree, as a `Loss` is: the arrays and floats in its function are operands of a compiled fit.
@@ -76,14 +76,6 @@ class Metric:
     def __call__(self, score: Any, y: Any, weight: Any) -> jax.Array:
         """Return the metric."""
         return self.function(score, y, weight)
-
-    def __eq__(self, other: Any) -> bool:
-        """Compare by value."""
-        return type(other) is type(self) and equal(self, other)
-
-    def __hash__(self) -> int:
-        """Hash what a program is made of: the numbers in it may be traced."""
-        return hash(jax.tree.structure(self))
 
 
 @dataclass(frozen=True)

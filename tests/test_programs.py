@@ -174,11 +174,7 @@ def test_fits_of_fresh_losses_leave_no_programs_behind(own_programs, monkeypatch
     assert maps[-1] - n_maps() > 100
 
 
-@pytest.mark.xfail(
-    jax.__version_info__ >= (0, 11),
-    reason="JAX keeps arrays in programs until jax.clear_caches()",
-    strict=True,
-)
+@KEPT_BY_JAX
 def test_fits_of_fresh_losses_leave_no_arrays_behind(own_programs, monkeypatch, rng):
     monkeypatch.setattr(programs, "MAX_PROGRAMS", 4)  # those of two fits
     arrays = list(fits_of_fresh_losses(rng.normal(size=(40, 2)), []))

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import jax
 
 from jboost._objective.leaf_rules import LeafRule, Newton
-from jboost._runtime.parametrised import Parametrised, equal, parametrised
+from jboost._runtime.parametrised import ByValue, Parametrised, parametrised
 from jboost._runtime.typing import identity
 
 HessianKind = Literal["diagonal", "full", "first_order"]
@@ -20,7 +20,7 @@ _PARTS = ("function", "leaf", "curvature")  # which may hold numbers
 
 
 @dataclass(frozen=True, eq=False)
-class Objective:
+class Objective(ByValue):
     """Fields of `Loss`, `GroupLoss` and `BatchLoss`, which say what they mean.
 
     JAX sees a pytree: the arrays and floats in `function`, `leaf` and `curvature` are its leaves, all else is static.
@@ -71,20 +71,11 @@ class Objective:
         """Return the loss."""
         return self.function(*args)
 
-    def __eq__(self, other: Any) -> bool:
-        """Compare by value."""
-        return type(other) is type(self) and equal(self, other)
-
-    def __hash__(self) -> int:
-        """Hash what a program is made of: the numbers in it may be traced."""
-        return hash(jax.tree.structure(self))
-
 
 @dataclass(frozen=True)
 class _Static:
     """What a compiled program knows of a loss; names and checks on the host are none of its business."""
 
-    kind: type
     fields: tuple[Any, ...]
     others: tuple[Any, ...] = field(compare=False)  # name and check_target
 
@@ -100,23 +91,16 @@ def register(kind: type[_Kind]) -> type[_Kind]:
     def flatten(loss: Objective) -> tuple[Any, _Static]:
         parts = tuple(_as_part(getattr(loss, name)) for name in _PARTS)
         others = tuple(getattr(loss, name) for name in _NOT_COMPARED)
-        return parts, _Static(kind, tuple(getattr(loss, name) for name in compared), others)
+        return parts, _Static(tuple(getattr(loss, name) for name in compared), others)
 
     def unflatten(static: _Static, parts: Any) -> Any:
         loss = object.__new__(kind)  # as it was: nothing is checked anew, and leaves may be anything
-        for names, values in (
-            (
-                _PARTS,
-                (
-                    _whole_rule(part) if name == "leaf" else part
-                    for name, part in zip(_PARTS, parts, strict=True)
-                ),
-            ),
-            (compared, static.fields),
-            (_NOT_COMPARED, static.others),
-        ):
-            for name, value in zip(names, values, strict=True):
-                object.__setattr__(loss, name, value)
+        named = zip(
+            (*_PARTS, *compared, *_NOT_COMPARED),
+            (*map(_whole_rule, parts), *static.fields, *static.others),
+            strict=True,
+        )
+        vars(loss).update(named)
         return loss
 
     jax.tree_util.register_pytree_node(kind, flatten, unflatten)

@@ -59,7 +59,7 @@ def _n_outputs(loss: Any, y: Any) -> int | None:
 
 def _try(loss: Any, n_outputs: int | None, y: Any) -> Any:
     """Trace the loss on abstract arguments; return its program."""
-    arguments = _abstract_arguments(loss, n_outputs, y)
+    arguments = abstract_arguments(loss, n_outputs, y)
     score, row = arguments[:2]
     try:
         program, value = jax.make_jaxpr(loss.function, return_shape=True)(*arguments)
@@ -86,7 +86,8 @@ def _try(loss: Any, n_outputs: int | None, y: Any) -> Any:
     return program
 
 
-def _abstract_arguments(loss: Any, n_outputs: int | None, y: Any) -> tuple[Any, ...]:
+def abstract_arguments(loss: Any, n_outputs: int | None, y: Any) -> tuple[Any, ...]:
+    """Return what a loss of this kind is called with, and its curvature too; the scores come first."""
     dtype, outputs = jnp.result_type(float), () if n_outputs is None else (n_outputs,)
     if type(loss) not in _SIGNATURES:
         row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[1:], jnp.result_type(leaf)), y)

@@ -75,6 +75,18 @@ def equal(one: Any, other: Any) -> bool:
     return structure == other_structure and all(a is b or np.array_equal(a, b) for a, b in pairs)
 
 
+class ByValue:
+    """A pytree that compares by value."""
+
+    def __eq__(self, other: Any) -> bool:
+        """Compare by value."""
+        return type(other) is type(self) and equal(self, other)
+
+    def __hash__(self) -> int:
+        """Hash what a program is made of: the numbers in it may be traced."""
+        return hash(jax.tree.structure(self))
+
+
 def _is_number(leaf: Any) -> bool:
     if isinstance(leaf, np.ndarray):
         return leaf.dtype.kind not in "OSU"

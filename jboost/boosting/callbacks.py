@@ -43,7 +43,7 @@ class Progress:
 Callback = Callable[[Progress], bool | None]
 
 
-def check_callbacks(callbacks: Any, traced: bool) -> tuple[Callback, ...]:
+def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     """Return the callbacks as a tuple; raise unless they are functions and can be called."""
     if callbacks is None:
         return ()
@@ -53,8 +53,6 @@ def check_callbacks(callbacks: Any, traced: bool) -> tuple[Callback, ...]:
     for function in functions:
         if not callable(function) or isinstance(function, type):
             raise TypeError(f"callbacks must hold functions of a jboost.Progress, got {function!r}")
-    if functions and traced:
-        raise ValueError("callbacks must be empty inside jit, vmap or grad, where all rounds are one program")
     return functions
 
 

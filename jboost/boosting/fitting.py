@@ -116,14 +116,17 @@ def fit(
     >>> bool(history.train_loss[-1] < history.train_loss[0])
     True
     """
+    functions = check_callbacks(callbacks)
     problem, state, init_model = prepare(
         loss, data, y, spec=spec, hyper=hyper, sample_weight=sample_weight, valid=valid, metric=metric, key=key,
         init_model=init_model, offset=offset, groups=groups, sampler=sampler, base_score=base_score,
         feature_weights=feature_weights,
     )  # fmt: skip
-    traced = is_traced(problem, state)
-    functions = check_callbacks(callbacks, traced)
-    if traced:
+    if is_traced(problem, state):
+        if functions:
+            raise ValueError(
+                "callbacks must be empty inside jit, vmap or grad, where all rounds are one program"
+            )
         final, rounds = run(problem, state)
         loss_after = train_loss(problem, final)
         rounds, history = silence_after_best(problem, loss_after, final.since_best, rounds)

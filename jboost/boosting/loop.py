@@ -72,9 +72,9 @@ def prepare(
             if base_score is not None:
                 raise ValueError("base_score must be None with init_model, which has its own")
         try_functions(problem)
+        feature_weight = as_feature_weight(feature_weights, problem)
         base = find_base_score(problem, base_score, traced)
         base = base if init_model is None else init_model.base
-        feature_weight = as_feature_weight(feature_weights, problem)
         problem = dataclasses.replace(problem, base=base, edges=binned.edges, feature_weight=feature_weight)
         scores = start_scores(problem, base, init_model, binned)
         n_before = 0 if init_model is None else init_model.n_trees

@@ -13,6 +13,7 @@ from jaxtyping import Array
 from jboost._objective.derivatives import derivatives_by_row
 from jboost._objective.leaves import Derivatives, Leaves
 from jboost._objective.loss import NOT_JAX
+from jboost._objective.resolve import abstract_arguments
 from jboost._runtime.programs import program
 from jboost.boosting.rounds import Problem, State
 
@@ -28,7 +29,7 @@ def try_functions(problem: Problem) -> None:
         found = _form_of("sampler", form, problem.sampler, key, score, score, problem.train.weight)
         _expect("sampler", form, found, (n,), "biuf")
     if problem.loss.curvature is not None:
-        _try_curvature(problem, score)
+        _try_curvature(problem)
     if type(problem.loss.leaf).__module__.partition(".")[0] != "jboost":
         _try_rule(problem, score)
 
@@ -54,21 +55,12 @@ def _sampled(problem: Problem, state: State) -> tuple[Array, Array]:
     return weight.min(), weight.sum()
 
 
-def _try_curvature(problem: Problem, score: Any) -> None:
-    loss, rows = problem.loss, problem.train
-    outputs = () if loss.n_outputs is None else (loss.n_outputs,)
-    row = jax.tree.map(lambda y: jax.ShapeDtypeStruct(y.shape[1:], y.dtype), rows.y)
-    if not loss.needs_all_rows:
-        arguments = jax.ShapeDtypeStruct(outputs, score.dtype), row
-        expected = (*outputs, *outputs) if loss.hessian == "full" else outputs
-        form = "curvature(score, y) of one row"
-    else:
-        m = rows.weight.size if not loss.pads else 4
-        several = jax.tree.map(lambda y: jax.ShapeDtypeStruct((m, *y.shape), y.dtype), row)
-        third = jax.ShapeDtypeStruct((m,), score.dtype if not loss.pads else bool)
-        arguments = jax.ShapeDtypeStruct((m, *outputs), score.dtype), several, third
-        expected = (m, *outputs)
-        form = "curvature of several rows, in the shape of their scores"
+def _try_curvature(problem: Problem) -> None:
+    loss = problem.loss
+    arguments = abstract_arguments(loss, loss.n_outputs, problem.train.y)
+    of_scores = arguments[0].shape
+    expected = (*of_scores, *of_scores) if loss.hessian == "full" else of_scores
+    form = "curvature, in the shape of the scores or, if it is full, a matrix"
     found = _form_of("curvature", form, loss.curvature, *arguments)
     _expect("curvature", form, found, expected, "f")
 
