@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jboost._runtime.typing import is_traced
+from jboost._spec import Hyper
 from jboost._split import Rules
 from jboost._tree import Growth
 
@@ -18,6 +20,12 @@ Sampler = Callable[[Array, Array, Array, Array], Array]
 It is called in each round with the derivatives of a unit of weight, and says with which weight each row takes part: 0
 leaves it out, more than before makes up for others. A callable pytree is fine: its arrays are operands.
 """
+
+
+def draws_any(hyper: Hyper) -> bool:
+    """Say whether a fit with these numbers may leave out rows or columns: what it never draws costs no compilation."""
+    shares = hyper.subsample, hyper.colsample_bytree, hyper.colsample_bylevel
+    return is_traced(shares) or any(float(share) < 1 for share in shares)
 
 
 def sample_rows(key: Array, n_rows: int, fraction: Float[Array, ""]) -> Bool[Array, " n"]:
@@ -37,11 +45,13 @@ def sample_columns(
     by_level: Float[Array, ""],
     n_levels: int,
     weight: Float[Array, " f"] | None = None,
+    draws: bool = True,
 ) -> Bool[Array, "d f"]:
     """Draw a share of the usable columns for a tree and, of those, a share for each level.
 
     A share of m columns is max(1, round(share * m)) of them, without replacement. With weights, the next column drawn
-    is any of those left in proportion to its weight; one of weight 0 is not usable.
+    is any of those left in proportion to its weight; one of weight 0 is not usable. Without `draws`, both shares
+    are known to be 1.
 
     References
     ----------
@@ -58,6 +68,8 @@ def sample_columns(
         return _smallest(draws[1:], of_tree, by_level)
 
     every = jnp.broadcast_to(usable, (n_levels, usable.size))
+    if not draws:
+        return every
     return jax.lax.cond((by_tree < 1) | (by_level < 1), draw, lambda: every)
 
 

@@ -148,7 +148,10 @@ def test_a_model_of_another_depth_is_not_continued():
 
 
 def test_nothing_recompiles():
-    """Other numbers, more rounds, fewer rows and weights trace the loss no more than a repetition."""
+    """Other numbers, more rounds, fewer rows and weights trace the loss no more than a repetition.
+
+    Only the first fit that draws rows or columns is another program.
+    """
     traces = []
 
     def loss(score, y):
@@ -166,7 +169,9 @@ def test_nothing_recompiles():
 
     first, again = traces_of_a_fit(), traces_of_a_fit()
     assert again <= 1 < first
-    assert traces_of_a_fit(hyper=Hyper(learning_rate=0.2, reg_alpha=1.0, subsample=0.5)) <= again
+    assert traces_of_a_fit(hyper=Hyper(learning_rate=0.2, reg_alpha=1.0)) <= again
+    assert traces_of_a_fit(hyper=Hyper(subsample=0.5)) < first
+    assert traces_of_a_fit(hyper=Hyper(subsample=0.6, colsample_bytree=0.7, colsample_bylevel=0.8)) <= again
     assert traces_of_a_fit(spec=dataclasses.replace(SMALL, n_estimators=17)) <= again
     assert traces_of_a_fit(fewer.data, y[:390]) <= again
     assert traces_of_a_fit(sample_weight=rows.weight) <= again
@@ -203,9 +208,13 @@ def test_a_second_fit_compiles_nothing(policy, caplog, monkeypatch):
     with compilations(caplog) as first:
         fit(2000, 500)
     assert any("run_chunk" in name for name in first)
+    with compilations(caplog) as drawing:
+        fit(2000, 500, hyper=Hyper(subsample=0.6))
+    assert drawing == ["jit(run_chunk)"]
     with compilations(caplog) as second:
         fit(2000, 500)
-        fit(2000, 500, hyper=Hyper(learning_rate=0.3, reg_lambda=2.0, gamma=0.1, subsample=0.5))
+        fit(2000, 500, hyper=Hyper(learning_rate=0.3, reg_lambda=2.0, gamma=0.1))
+        fit(2000, 500, hyper=Hyper(subsample=0.5, colsample_bytree=0.5))
         fit(2000, 500, rounds=9)
         fit(2200, 550)
         fit(1800, 450)

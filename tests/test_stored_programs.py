@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import os
+import pickle
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,8 +16,10 @@ import jax.numpy as jnp
 import native_library
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
-from jboost._runtime import programs, stored
+import jboost
+from jboost._runtime import naming, program_files, programs, stored
 from jboost._runtime.programs import program
 
 pytestmark = pytest.mark.skipif(
@@ -35,11 +40,15 @@ print(hashlib.sha256(score.tobytes()).hexdigest(), any("run_chunk" in str(name) 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Give the cache a folder, and forget programs in memory whenever one is made."""
+    """Give the cache a folder, and turn off that of JAX, from which nothing could be stored."""
     monkeypatch.setenv("JBOOST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(stored, "_jax_stores_itself", lambda: False)
     monkeypatch.setattr(programs, "_kept", type(programs._kept)())
-    return tmp_path / "cache"
+    before = jax.config.values["jax_enable_compilation_cache"]
+    jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()
+    yield tmp_path / "cache"
+    jax.config.update("jax_enable_compilation_cache", before)
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture
@@ -47,8 +56,8 @@ def loads(monkeypatch):
     """Tell of each program that was asked for whether it was on disk."""
     found, load = [], stored._load
 
-    def watch(path, lowered):
-        one = load(path, lowered)
+    def watch(*arguments):
+        one = load(*arguments)
         found.append(one is not None)
         return one
 
@@ -195,7 +204,7 @@ def test_it_can_be_turned_off(folder, monkeypatch):
 def test_a_folder_that_others_can_write_to_is_not_used(folder, mode, level):
     folder.mkdir(mode=0o700)
     (folder if level == "folder" else folder.parent).chmod(mode)
-    assert stored.find_folder() is None
+    assert program_files.find_folder() is None
     run(cube, jnp.arange(3.0))
     assert list(folder.iterdir()) == []
 
@@ -205,13 +214,13 @@ def test_a_link_to_such_a_folder_is_not_used(folder, tmp_path):
     shared.mkdir()
     shared.chmod(0o777)
     folder.symlink_to(shared)
-    assert stored.find_folder() is None
+    assert program_files.find_folder() is None
 
 
 def test_a_folder_of_somebody_else_is_not_used(folder, monkeypatch):
-    assert stored.find_folder() == folder.resolve()
+    assert program_files.find_folder() == folder.resolve()
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    assert stored.find_folder() is None
+    assert program_files.find_folder() is None
 
 
 @pytest.mark.parametrize("place", ["/proc/none/here", "a file"])
@@ -221,7 +230,7 @@ def test_without_a_place_to_write_it_does_without(folder, tmp_path, monkeypatch,
     monkeypatch.delenv("JBOOST_CACHE")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(home))
-    assert stored.find_folder() is None
+    assert program_files.find_folder() is None
     run(cube, jnp.arange(3.0))
 
 
@@ -229,48 +238,156 @@ def test_the_usual_place(folder, tmp_path, monkeypatch):
     monkeypatch.delenv("JBOOST_CACHE")
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert stored.find_folder() == (tmp_path / "xdg" / "jboost").resolve()
+    assert program_files.find_folder() == (tmp_path / "xdg" / "jboost").resolve()
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert stored.find_folder() == (tmp_path / "home" / ".cache" / "jboost").resolve()
+    assert program_files.find_folder() == (tmp_path / "home" / ".cache" / "jboost").resolve()
+
+
+# ------------------------------------------------------------ programs with a name
+
+
+def structure_of(loss, **more):
+    return jax.tree.structure((loss, more))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        jboost.losses.logistic,
+        jboost.losses.softmax(3),
+        jboost.losses.huber(2.0),
+        jboost.losses.absolute_error,
+        jboost.Loss(jboost.losses.logistic.function, leaf=jboost.Newton(3)),
+    ],
+    ids=lambda loss: loss.name,
+)
+def test_programs_of_the_librarys_own_losses_have_names(loss):
+    from jboost.boosting.chunks import run_chunk
+
+    function, other = run_chunk.__wrapped__, dataclasses.replace(loss, hessian_floor=1e-3)
+    name = naming.name_of(function, (), structure_of(loss))
+    assert name is not None
+    assert "0x" not in name  # an address
+    assert name == naming.name_of(function, (), structure_of(pickle.loads(pickle.dumps(loss))))
+    assert name != naming.name_of(function, (), structure_of(other))
+    assert name != naming.name_of(function, ((0, 1),), structure_of(loss))
+
+
+class Mine(float):
+    """A number whose class is not the library's."""
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda score, y: (score - y) ** 2,
+        jboost.Loss(cube),
+        jboost.Loss(jboost.losses.logistic.function, inverse_link=np.exp),
+        jboost.Loss(functools.partial(jboost.losses.logistic.function), inverse_link=functools.partial(cube)),
+        jax.tree_util.Partial(cube),
+        Mine(2.0),
+        {1, 2},
+    ],
+)
+def test_what_holds_something_else_has_no_name(part):
+    from jboost.boosting.chunks import run_chunk
+
+    fixed = ((0, part),)
+    assert naming.name_of(run_chunk.__wrapped__, fixed, jax.tree.structure(())) is None
+    assert naming.name_of(cube, (), jax.tree.structure(())) is None
+
+
+def test_a_function_that_was_replaced_has_no_name(monkeypatch):
+    from jboost.boosting.chunks import run_chunk
+
+    structure = structure_of(jboost.losses.logistic)
+    assert naming.name_of(run_chunk.__wrapped__, (), structure) is not None
+    monkeypatch.setattr(jboost.losses, "_logistic", cube)
+    assert naming.name_of(run_chunk.__wrapped__, (), structure) is None
+
+
+def fit_once(loss=jboost.losses.logistic, **options):
+    programs.forget_all()
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    spec = jboost.Spec(n_estimators=4, max_depth=2)
+    return jboost.fit(loss, X, X[:, 0] > 0, spec=spec, **options)[0]
+
+
+def test_a_named_program_is_not_traced(folder, monkeypatch):
+    first = fit_once()
+    traces, lowered = [], stored._text_to_store
+    monkeypatch.setattr(stored, "_text_to_store", lambda one: traces.append(one) or lowered(one))
+    again = fit_once()
+    assert traces == []
+    for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(one, other)
+    monkeypatch.setattr(stored, "_library_files", lambda: "edited")
+    fit_once()
+    assert len(traces) == 2
+    fit_once(jboost.losses.huber(1.0))
+    assert len(traces) == 4
+
+
+def test_settings_tell_named_programs_apart(folder):
+    """A draw depends on one of JAX's settings, and on the library: each finds its own program."""
+    hyper = jboost.Hyper(subsample=0.5, colsample_bytree=0.5)
+    expected = {}
+    for _ in range(2):
+        for partitionable in (True, False):
+            for plain in (True, False):
+                with jax.threefry_partitionable(partitionable), jboost.plain_jax(plain):
+                    found = np.asarray(fit_once(hyper=hyper).leaf_value).tobytes()
+                assert found == expected.setdefault((partitionable, plain), found)
+    for plain in (True, False):
+        assert expected[True, plain] != expected[False, plain]
+
+
+def test_a_named_program_whose_file_is_gone_is_made_again(folder):
+    first = fit_once()
+    for file in folder.iterdir():
+        if file.stat().st_size > 4000:  # a program; what a name leads to is small
+            file.unlink()
+    np.testing.assert_array_equal(fit_once().leaf_value, first.leaf_value)
+    assert sum(file.stat().st_size > 4000 for file in folder.iterdir()) == 2
 
 
 def test_it_stays_small_and_keeps_what_was_used_last(folder, monkeypatch):
     folder.mkdir(mode=0o700)
-    monkeypatch.setattr(stored, "MAX_BYTES", 1000)
+    monkeypatch.setattr(program_files, "MAX_BYTES", 1000)
     for i in range(8):
-        stored._write(folder / f"{i}{stored.SUFFIX}", bytes(200))
-        os.utime(folder / f"{i}{stored.SUFFIX}", (i, i))
-        os.utime(folder / f"0{stored.SUFFIX}")  # in use
+        program_files.write(folder / f"{i}{program_files.SUFFIX}", bytes(200 - program_files.DIGEST))
+        os.utime(folder / f"{i}{program_files.SUFFIX}", (i, i))
+        os.utime(folder / f"0{program_files.SUFFIX}")  # in use
     assert sorted(file.name[0] for file in folder.iterdir()) == ["0", "4", "5", "6", "7"]
-    stored._write(folder / f"large{stored.SUFFIX}", bytes(300))  # more than a quarter of all
+    program_files.write(folder / f"large{program_files.SUFFIX}", bytes(300))  # more than a quarter of all
     assert len(list(folder.iterdir())) == 5
 
 
 def test_what_a_killed_process_left_goes_away(folder):
     folder.mkdir(mode=0o700)
-    for name, age in (("old.part", 2 * stored.STALE_SECONDS), ("new.part", 0)):
+    for name, age in (("old.part", 2 * program_files.STALE_SECONDS), ("new.part", 0)):
         (folder / name).write_bytes(b"half")
         os.utime(folder / name, (0, (folder / name).stat().st_mtime - age))
-    stored._write(folder / f"a{stored.SUFFIX}", b"whole")
-    assert sorted(file.name for file in folder.iterdir()) == [f"a{stored.SUFFIX}", "new.part"]
+    program_files.write(folder / f"a{program_files.SUFFIX}", b"whole")
+    assert sorted(file.name for file in folder.iterdir()) == [f"a{program_files.SUFFIX}", "new.part"]
 
 
 def test_many_writers_and_readers_at_once(folder):
     """Every reader sees a whole file, whoever wrote it, while others make room."""
     folder.mkdir(mode=0o700)
-    path = folder / f"one{stored.SUFFIX}"
+    path = folder / f"one{program_files.SUFFIX}"
     contents = [bytes([i]) * 100_000 for i in range(4)]
 
     def write(i):
         for _ in range(20):
-            stored._write(path, contents[i])
+            program_files.write(path, contents[i])
 
     def read(_):
         seen = set()
         for _ in range(50):
             if path.exists():
-                seen.add(path.read_bytes())
+                seen.add(program_files.read(path))
         return seen
 
     with ThreadPoolExecutor(8) as pool:

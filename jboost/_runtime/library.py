@@ -119,16 +119,40 @@ def _register(target: str, is_right: Callable[[], bool]) -> str | None:
     found = load()
     if isinstance(found, str):
         return found
-    # Initialise the CPU first: jaxlib refuses a library made for a newer one here, and not later, elsewhere.
-    device = jax.local_devices(backend="cpu")[0]
-    jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(found, target)), platform="cpu")
-    if found.jboost_built_for() == jaxlib.version.__version__.encode():
+    device = _make_known(found, target)
+    if _fits_jaxlib(found):
         return None
     with (
         jax.ensure_compile_time_eval(),
         jax.default_device(device),
     ):  # the caller may be in a trace or on a GPU
         return None if is_right() else "its self-check gave a wrong answer"
+
+
+def provides(targets: tuple[str, ...]) -> bool:
+    """Register functions that a finished program calls; say whether that is possible without trying each."""
+    found = load()
+    if not targets:
+        return True
+    if isinstance(found, str) or not _fits_jaxlib(found):
+        return False
+    with _lock:
+        for target in targets:
+            _make_known(found, target)
+    return True
+
+
+def _fits_jaxlib(found: ctypes.CDLL) -> bool:
+    return found.jboost_built_for() == jaxlib.version.__version__.encode()
+
+
+@functools.cache
+def _make_known(found: ctypes.CDLL, target: str) -> Any:
+    """Register a function with XLA; return a device that runs it."""
+    # Initialise the CPU first: jaxlib refuses a library made for a newer one here, and not later, elsewhere.
+    device = jax.local_devices(backend="cpu")[0]
+    jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(found, target)), platform="cpu")
+    return device
 
 
 def path() -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ class Code(NamedTuple):
     leaves: tuple[Any, ...]  # those that are no numbers; `_NUMBER` holds the place of one
 
 
+@dataclass(frozen=True)
 class _Number:
     def __repr__(self) -> str:
         return "<number>"

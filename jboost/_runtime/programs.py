@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 from jboost._runtime import library, stored
+from jboost._runtime.naming import name_of
 from jboost._runtime.typing import is_traced
 
 MAX_PROGRAMS = 128  # of all functions together; one takes 1 to 8 MB
@@ -88,7 +89,9 @@ def program(
         if found is None:
             found = _made(function, fixed, structure)
             if not plain:
-                found = stored.compiled(found.lower(*leaves), (kinds, settings))
+                lower = functools.partial(found.lower, *leaves)
+                name = name_of(function, fixed, structure)
+                found = stored.compiled(lower, tuple(leaves), (kinds, settings, key[-1]), name)
             _keep(key, found)
         return found(*leaves)
 

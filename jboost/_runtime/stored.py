@@ -2,65 +2,80 @@
 
 A file holds what XLA made of one program. Its name is a hash of the program's text and of all that the machine code
 depends on: versions, the C++ library, processor, flags and settings. So another machine or version finds nothing.
-
-Loading a file runs what is in it. Therefore files are read only from a folder that belongs to the user and that nobody
-else can write to or replace. Whatever goes wrong, the program is compiled as if there were no folder.
+Where a program is made of the library's own code alone, a second file, found by the program's name, says where it is:
+so it need not be traced to be found. Whatever goes wrong, the program is compiled as if there were no folder.
 
 The environment variable JBOOST_CACHE=0 turns the cache off; a path there is used instead of the default folder.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import logging
 import os
+import pickle
 import platform
 import re
-import stat
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jaxlib.version
 
 from jboost._runtime import library
+from jboost._runtime.program_files import SUFFIX, find_folder, read, write
 
-MAX_BYTES = 64 << 20  # of all files; a fit of another shape or loss takes about 0.7 MB
-STALE_SECONDS = 3600.0  # after which an unfinished file was left by a process that died
-SUFFIX = ".program"
-DIGEST = hashlib.sha256().digest_size
 # Functions outside of the program that it may call, found by name; others may be addresses in this process.
-CALLED = re.compile(r"custom_call\s*@(?:jboost_|lapack_)\w+\b")
+OWN_CALL = re.compile(r"custom_call\s*@(jboost_\w+)\b")
+KNOWN_CALL = re.compile(r"custom_call\s*@(?:jboost_|lapack_)\w+\b")
 NOT_FOR_STORING = re.compile(r"custom_call|stablehlo\.(?:infeed|outfeed|send|recv)\b")
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-def compiled(lowered: Any, about: Any) -> Callable[..., Any]:
-    """Return the program, from disk if it is there; otherwise compile it and put it there.
+class _Alias(NamedTuple):
+    """Where the program of a name is, and what else would be known if it had been traced."""
+
+    file: str
+    called: tuple[str, ...]  # functions of the C++ library
+    results: Any  # what the program returns, with numbers in place of the arrays
+
+
+def compiled(
+    lower: Callable[[], Any], arguments: tuple[Any, ...], about: Any, name: str | None
+) -> Callable[..., Any]:
+    """Return a program from disk if it is there; otherwise compile it and put it there.
 
     Parameters
     ----------
-    lowered : jax.stages.Lowered
-        The program, with no argument left out.
+    lower : function
+        Makes the `jax.stages.Lowered` of the program, with no argument left out.
+    arguments : tuple
+        What it will be called with.
     about : object
         What else it depends on: types and places of the arguments, settings; by its `repr`.
+    name : str or None
+        What tells it from others, if that is known: then a program on disk is found without being traced.
     """
-    path = _or_none(lambda: _path_for(lowered, about))
-    found = path and _or_none(lambda: _load(path, lowered))
+    alias = None if name is None else _or_none(lambda: _path_for((name, _library_files()), about))
+    found = alias and _or_none(lambda: _load_named(alias, arguments))
     if found is not None:
         return found
-    made = lowered.compile()
-    # What JAX has read from a file cannot be written to another.
-    if path is not None and not _jax_stores_itself():
-        _or_none(lambda: _write(path, _serialize(made)))
+    lowered = lower()
+    text = _or_none(lambda: _text_to_store(lowered))
+    path = text and _or_none(lambda: _path_for((text, _results(lowered)), about))
+    made = path and _or_none(lambda: _load(path, lowered.in_tree, lowered.out_tree))
+    if made is None:
+        made = lowered.compile()
+        # What JAX has read from a file cannot be written to another.
+        if path is None or _jax_stores_itself() or _or_none(lambda: _store(path, made)) is None:
+            return made
+    if alias is not None and path is not None and text is not None:
+        _or_none(lambda: _store_alias(alias, path, text, lowered.out_tree))
     return made
 
 
@@ -76,18 +91,26 @@ def _or_none(function: Callable[[], _T]) -> _T | None:
 # ------------------------------------------------------------ which program
 
 
-def _path_for(lowered: Any, about: Any) -> Path | None:
+def _path_for(program: tuple[Any, ...], about: Any) -> Path | None:
     """Return the file of a program, or None if it should not be stored."""
     folder = find_folder()
     if folder is None or jax.default_backend() != "cpu" or len(jax.devices()) > 1:
         return None
-    text = lowered.as_text()
-    if len(CALLED.findall(text)) != len(NOT_FOR_STORING.findall(text)):
-        return None
-    results = [(one.shape, one.dtype, one.weak_type) for one in jax.tree.leaves(lowered.out_info)]
-    # Types of arguments and results beside the text: it does not say which numbers are weakly typed or keys.
-    parts = (text, about, results, *_surroundings())
+    parts = (*program, about, *_surroundings())
     return folder / (hashlib.sha256("\0".join(map(repr, parts)).encode()).hexdigest() + SUFFIX)
+
+
+def _text_to_store(lowered: Any) -> str | None:
+    """Return the text of a program; None if the program may refer to this process."""
+    if find_folder() is None:
+        return None
+    text = lowered.as_text()
+    return text if len(KNOWN_CALL.findall(text)) == len(NOT_FOR_STORING.findall(text)) else None
+
+
+def _results(lowered: Any) -> list[Any]:
+    """Return what the text does not say of the results: which numbers are weakly typed or keys."""
+    return [(one.shape, one.dtype, one.weak_type) for one in jax.tree.leaves(lowered.out_info)]
 
 
 def _surroundings() -> tuple[Any, ...]:
@@ -118,6 +141,17 @@ def _versions() -> tuple[Any, ...]:
     )
 
 
+@functools.cache
+def _library_files() -> str:
+    """Return a hash of the library's code, of which a program with a name is made."""
+    package = Path(__file__).parent.parent
+    files = sorted(package.rglob("*.py"))
+    content = (
+        part for file in files for part in (str(file.relative_to(package)).encode(), file.read_bytes())
+    )
+    return hashlib.sha256(b"\0".join(content)).hexdigest()
+
+
 def _processor() -> str:
     """Name the processor and what it can do."""
     try:
@@ -134,96 +168,38 @@ def _jax_stores_itself() -> bool:
     return bool(values["jax_enable_compilation_cache"] and values["jax_compilation_cache_dir"])
 
 
-# ------------------------------------------------------------ which folder
-
-
-def find_folder() -> Path | None:
-    """Return the folder of stored programs, made if need be; None if it is turned off or not safe."""
-    chosen = os.environ.get("JBOOST_CACHE", "")
-    if chosen == "0" or not hasattr(os, "getuid"):
-        return None
-    try:
-        folder = Path(chosen) if chosen else _default_folder()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = folder.resolve()
-    except (OSError, RuntimeError):  # read-only, or no home
-        return None
-    return folder if _is_mine_alone(folder) else None
-
-
-def _default_folder() -> Path:
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "jboost"
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "jboost"
-
-
-def _is_mine_alone(folder: Path) -> bool:
-    """Say whether nobody else (but the system's administrator) can write to the folder, or put another in its place."""
-    own = folder.stat()
-    if own.st_uid != os.getuid() or own.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return False
-    for parent in folder.parents:
-        about = parent.stat()
-        shared = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX
-        if shared or about.st_uid not in (0, os.getuid()):
-            return False
-    return True
-
-
 # ------------------------------------------------------------ files
 
 
-def _load(path: Path, lowered: Any) -> Callable[..., Any] | None:
+def _load(path: Path, in_tree: Any, out_tree: Any) -> Callable[..., Any] | None:
     """Read a program; None if there is none, or it is not what was written."""
     from jax.experimental import serialize_executable
 
-    try:
-        held = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    if hashlib.sha256(held[DIGEST:]).digest() != held[:DIGEST]:
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(path)  # the least recently used go first
-    return serialize_executable.deserialize_and_load(held[DIGEST:], lowered.in_tree, lowered.out_tree)
+    held = read(path)
+    return None if held is None else serialize_executable.deserialize_and_load(held, in_tree, out_tree)
 
 
-def _serialize(made: Any) -> bytes:
+def _load_named(path: Path, arguments: tuple[Any, ...]) -> Callable[..., Any] | None:
+    held = read(path)
+    if held is None:
+        return None
+    alias: _Alias = pickle.loads(held)
+    if not library.provides(alias.called):
+        return None
+    return _load(path.parent / alias.file, *map(jax.tree.structure, ((arguments, {}), alias.results)))
+
+
+def _store(path: Path, made: Any) -> bool:
     from jax.experimental import serialize_executable
 
-    payload = serialize_executable.serialize(made)[0]
-    return hashlib.sha256(payload).digest() + payload
+    write(path, serialize_executable.serialize(made)[0])
+    return True
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file in one step, so that other processes see all of it or nothing, and make room for it before."""
-    if len(content) > MAX_BYTES // 4:
+def _store_alias(path: Path, program: Path, text: str, out_tree: Any) -> None:
+    if (
+        "@lapack_" in text
+    ):  # JAX makes these functions known as it lowers a program, so such a program must be
         return
-    _make_room(path.parent, MAX_BYTES - len(content))
-    number, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-
-
-def _make_room(folder: Path, allowed: int) -> None:
-    """Remove the least recently used files until the others take no more than is allowed."""
-    found = []
-    for entry in os.scandir(folder):
-        with contextlib.suppress(OSError):  # another process may have removed it
-            about = entry.stat()
-            if entry.name.endswith(SUFFIX):
-                found.append((about.st_mtime, about.st_size, entry.path))
-            elif entry.name.endswith(".part") and about.st_mtime < time.time() - STALE_SECONDS:
-                os.unlink(entry.path)
-    for _, size, path in sorted(found, reverse=True):
-        allowed -= size
-        if allowed < 0:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+    results = jax.tree.unflatten(out_tree, range(out_tree.num_leaves))
+    write(path, pickle.dumps(_Alias(program.name, tuple(sorted(set(OWN_CALL.findall(text)))), results)))

@@ -19,6 +19,7 @@ from jboost._runtime.caller import warn
 from jboost._runtime.memory import release_freed
 from jboost._runtime.padding import ROOMY_ROWS
 from jboost._runtime.programs import program
+from jboost._sampling import draws_any
 from jboost._tree import Tree
 from jboost.boosting.callbacks import Callback, Progress, call_all
 from jboost.boosting.preparing import needs_all_rows
@@ -47,7 +48,8 @@ def drive(
     """
     wanted = problem.spec.n_estimators
     spec = dataclasses.replace(problem.spec, n_estimators=0)
-    problem = dataclasses.replace(problem, spec=spec, base=None, edges=None)  # what a program need not know
+    unknown = {"base": None, "edges": None}  # to the program, which need not know them
+    problem = dataclasses.replace(problem, spec=spec, draws=draws_any(problem.hyper), **unknown)
     chunks = [_blank(problem, state, 0, np)]
     done, size, loss = 0, 1, jnp.nan
     to_beat, start = state.best_metric, time.perf_counter()

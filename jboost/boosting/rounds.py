@@ -61,6 +61,7 @@ class Problem:
     layout: Layout = static_field()
     engine: Engine = static_field()
     growth: Growth | None = static_field(default=None)
+    draws: bool = static_field(default=True)  # whether the numbers in hyper may leave out rows or columns
     feature_weight: Float[Array, " f"] | None = None  # of columns where a share of them is drawn
     base: Float[Array, " k"] | None = None  # the score before the first tree
     edges: BinEdges | None = None  # of the bins; not known to the compiled rounds
@@ -135,7 +136,9 @@ def step(problem: Problem, state: State, axis: str | None = None) -> tuple[State
     g, h = g * weight[:, None], h * weight[:, None]
     derivatives = Derivatives(g, h, find_scale(g, reduce), find_scale(h, reduce))
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
-    allowed = sample_columns(column_key, problem.usable, *shares, spec.max_depth, problem.feature_weight)
+    allowed = sample_columns(
+        column_key, problem.usable, *shares, spec.max_depth, problem.feature_weight, problem.draws
+    )
     tree, leaf = _grow(problem, allowed, derivatives, weight > 0, column_key, axis)
     leaves = Leaves(loss, state.score, rows, weight, leaf, spec.n_leaves, hyper, derivatives, reduce)
     cover = leaf_cover(leaves, drawn_by_hyper=problem.sampler is None)
@@ -177,6 +180,8 @@ def _draw(problem: Problem, key: Array, g: Array, h: Array, axis: str | None) ->
     rows, fraction = problem.train, problem.hyper.subsample
     if problem.sampler is not None:
         return jnp.asarray(problem.sampler(key, g, h, rows.weight), rows.weight.dtype)
+    if not problem.draws:
+        return rows.weight
     everyone = ~zeros_varying_like(rows.weight, rows.weight.shape, bool)
 
     def some() -> Bool[Array, " n"]:
