@@ -61,21 +61,30 @@ def compiled(
     name : str or None
         What tells it from others, if that is known: then a program on disk is found without being traced.
     """
-    alias = None if name is None else _or_none(lambda: _path_for((name, _library_files()), about))
-    found = alias and _or_none(lambda: _load_named(alias, arguments))
-    if found is not None:
-        return found
-    lowered = lower()
-    text = _or_none(lambda: _text_to_store(lowered))
-    path = text and _or_none(lambda: _path_for((text, _results(lowered)), about))
-    made = path and _or_none(lambda: _load(path, lowered.in_tree, lowered.out_tree))
+    folder = _or_none(find_folder)
+    if folder is None or jax.default_backend() != "cpu" or len(jax.devices()) > 1:
+        return lower().compile()
+    files = None if name is None else _or_none(_library_files)
+    alias = None if files is None else _file_of((name, files), about)
+    found = None if alias is None else _or_none(lambda: _load_named(folder / alias, arguments))
+    return _compiled_by_text(lower(), folder, alias, about) if found is None else found
+
+
+def _compiled_by_text(lowered: Any, folder: Path, alias: str | None, about: Any) -> Callable[..., Any]:
+    text = lowered.as_text()
+    if len(KNOWN_CALL.findall(text)) != len(NOT_FOR_STORING.findall(text)):  # it may refer to this process
+        return lowered.compile()
+    # Types of results beside the text: it does not say which numbers are weakly typed or keys.
+    results = [(one.shape, one.dtype, one.weak_type) for one in jax.tree.leaves(lowered.out_info)]
+    path = folder / _file_of((text, results), about)
+    made = _or_none(lambda: _load(path, lowered.in_tree, lowered.out_tree))
     if made is None:
         made = lowered.compile()
         # What JAX has read from a file cannot be written to another.
-        if path is None or _jax_stores_itself() or _or_none(lambda: _store(path, made)) is None:
+        if _jax_stores_itself() or not _or_none(lambda: _store(path, made)):
             return made
-    if alias is not None and path is not None and text is not None:
-        _or_none(lambda: _store_alias(alias, path, text, lowered.out_tree))
+    if alias is not None:
+        _or_none(lambda: _store_alias(folder / alias, path.name, text, lowered.out_tree))
     return made
 
 
@@ -91,26 +100,9 @@ def _or_none(function: Callable[[], _T]) -> _T | None:
 # ------------------------------------------------------------ which program
 
 
-def _path_for(program: tuple[Any, ...], about: Any) -> Path | None:
-    """Return the file of a program, or None if it should not be stored."""
-    folder = find_folder()
-    if folder is None or jax.default_backend() != "cpu" or len(jax.devices()) > 1:
-        return None
+def _file_of(program: tuple[Any, ...], about: Any) -> str:
     parts = (*program, about, *_surroundings())
-    return folder / (hashlib.sha256("\0".join(map(repr, parts)).encode()).hexdigest() + SUFFIX)
-
-
-def _text_to_store(lowered: Any) -> str | None:
-    """Return the text of a program; None if the program may refer to this process."""
-    if find_folder() is None:
-        return None
-    text = lowered.as_text()
-    return text if len(KNOWN_CALL.findall(text)) == len(NOT_FOR_STORING.findall(text)) else None
-
-
-def _results(lowered: Any) -> list[Any]:
-    """Return what the text does not say of the results: which numbers are weakly typed or keys."""
-    return [(one.shape, one.dtype, one.weak_type) for one in jax.tree.leaves(lowered.out_info)]
+    return hashlib.sha256("\0".join(map(repr, parts)).encode()).hexdigest() + SUFFIX
 
 
 def _surroundings() -> tuple[Any, ...]:
@@ -142,14 +134,14 @@ def _versions() -> tuple[Any, ...]:
 
 
 @functools.cache
-def _library_files() -> str:
-    """Return a hash of the library's code, of which a program with a name is made."""
+def _library_files() -> str | None:
+    """Return a hash of the library's code, of which a program with a name is made; None if it came without."""
     package = Path(__file__).parent.parent
     files = sorted(package.rglob("*.py"))
     content = (
         part for file in files for part in (str(file.relative_to(package)).encode(), file.read_bytes())
     )
-    return hashlib.sha256(b"\0".join(content)).hexdigest()
+    return hashlib.sha256(b"\0".join(content)).hexdigest() if files else None
 
 
 def _processor() -> str:
@@ -196,10 +188,10 @@ def _store(path: Path, made: Any) -> bool:
     return True
 
 
-def _store_alias(path: Path, program: Path, text: str, out_tree: Any) -> None:
+def _store_alias(path: Path, program: str, text: str, out_tree: Any) -> None:
     if (
         "@lapack_" in text
     ):  # JAX makes these functions known as it lowers a program, so such a program must be
         return
     results = jax.tree.unflatten(out_tree, range(out_tree.num_leaves))
-    write(path, pickle.dumps(_Alias(program.name, tuple(sorted(set(OWN_CALL.findall(text)))), results)))
+    write(path, pickle.dumps(_Alias(program, tuple(sorted(set(OWN_CALL.findall(text)))), results)))
