@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.model_selection import train_test_split
@@ -20,10 +21,27 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # With JBOOST_CHECK_TYPES=1 (as in the Makefile) calls in these rooms check the shapes and dtypes that their annotations
 # state. Public functions have their own checks and messages.
-INNER = ["_fixed_point", "_sampling", "_model.scoring"]
+INNER = ["_fixed_point", "_sampling", "_split", "_tree", "_objective", "_model.scoring", "boosting.rounds"]
 INNER += [f"_histogram.{name}" for name in ("joined", "matmul", "native", "xla")]
+
+
+CHECK = beartype(conf=BeartypeConf(is_pep484_tower=True))  # for which an int is a float too
+
+
+def checked(function: Any) -> Any:
+    """Check the calls of a function, but not how a record is made, nor functions inside of functions.
+
+    JAX makes records anew with whatever it has for leaves: None, object(), a ShapeDtypeStruct, a PartitionSpec,
+    arrays with one more axis. And those that users make (`Loss`, `Newton`) have checks and messages of their own.
+    `test_annotations.py` looks at the fields of whole records. Inner functions would be wrapped anew in every call
+    of the outer one, which takes longer than all other checks together.
+    """
+    is_checked = function.__name__ != "__init__" and "<locals>" not in function.__qualname__
+    return CHECK(function) if is_checked else function
+
+
 if os.environ.get("JBOOST_CHECK_TYPES") == "1":
-    install_import_hook([f"jboost.{name}" for name in INNER], "beartype.beartype")
+    install_import_hook([f"jboost.{name}" for name in INNER], "conftest.checked")
 
 # A silent broadcast of [n] against [n 1] is the classic way to a wrong loss: it must be written out.
 jax.config.update("jax_numpy_rank_promotion", "raise")

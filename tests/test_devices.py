@@ -79,7 +79,7 @@ from jax.sharding import PartitionSpec as P
 from jboost import Hyper, Spec
 from jboost._fixed_point import find_scale
 from jboost._split import Rules
-from jboost._tree import Columns, Derivatives, arrange, choose_engine
+from jboost._tree import Columns, GradientPairs, arrange, choose_engine
 from jboost._runtime.typing import Layout
 
 rng = np.random.default_rng(0)
@@ -95,7 +95,7 @@ for policy in ("symmetric", "depthwise"):
 
     def grow(pairs, bins, active, allowed):
         pairs = jnp.where(active[:, None], pairs, 0)
-        scale, derivatives = find_scale(pairs).factor, Derivatives(pairs[:, :1], pairs[:, 1:])
+        scale, derivatives = find_scale(pairs).factor, GradientPairs(pairs[:, :1], pairs[:, 1:])
         rules = Rules(jax.tree.map(jnp.float32, Hyper()), scale, spec)
         engine = choose_engine(spec)
         columns = Columns(arrange(engine, bins), allowed, Layout(32, True, (5,), 32))

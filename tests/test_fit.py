@@ -306,7 +306,9 @@ def test_a_loss_or_metric_that_is_not_jax_is_refused_with_advice():
         jboost.fit(
             loss, X, y, valid=valid, metric=lambda score, y, weight: np.abs(np.asarray(score) - y).mean()
         )
-    with pytest.raises(ValueError, match="metric must return a scalar"):
+    with pytest.raises(
+        ValueError, match=r"metric must be a function .* -> scalar, of real numbers of shape \(\)"
+    ):
         jboost.fit(loss, X, y, valid=valid, metric=lambda score, y, weight: score - y)
 
 

@@ -151,7 +151,7 @@ def test_children_are_told_their_sums():
         return jnp.zeros((1, 0))
 
     def descend(carry, splits, sums, rules):
-        h = sums[1].astype(float) * rules.step[1]
+        h = sums[1].astype(float) * rules.unit[1]
         return jnp.concatenate([jnp.repeat(carry, 2, axis=0), jnp.full((h.size, 1), h.sum())], axis=1)
 
     def admit(carry, allowed, rules):

@@ -111,8 +111,8 @@ def test_a_model_does_not_depend_on_sizes_in_use_where_a_row_holds_an_array(monk
         (jboost.losses.logistic.function, None, np.zeros(3), 1),
     ],
 )
-def test_the_widest_array_of_a_row(loss, n_outputs, y, expected):
-    assert resolve(jboost.losses.Loss(loss, n_outputs=n_outputs), y).width == expected
+def test_the_largest_array_of_a_row(loss, n_outputs, y, expected):
+    assert resolve(jboost.losses.Loss(loss, n_outputs=n_outputs), y).numbers_per_row == expected
 
 
 def test_small_arrays_of_several_outputs_have_a_size_of_their_own(monkeypatch):

@@ -16,7 +16,7 @@ from jboost._fixed_point import find_scale
 from jboost._histogram import with_siblings, xla
 from jboost._runtime.typing import Layout
 from jboost._split import Rules
-from jboost._tree import Columns, Derivatives, Tree, arrange, choose_engine, leaf_index, native, tree_depth
+from jboost._tree import Columns, GradientPairs, Tree, arrange, choose_engine, leaf_index, native, tree_depth
 from jboost._tree.levels import grow_by_level
 
 N, DEPTH, N_CODES = 200, 3, 16
@@ -71,7 +71,7 @@ def compiled_grow(
     bins = native.group_columns(bins) if twin is native.grow_tree else bins
     return twin(
         Columns(bins, allowed, layout),
-        Derivatives(pairs[:, :1], pairs[:, 1:]),
+        GradientPairs(pairs[:, :1], pairs[:, 1:]),
         active,
         Rules(hyper, scale, spec),
     )

@@ -20,7 +20,7 @@ from jboost._runtime import library
 from jboost._runtime.typing import Layout
 from jboost._spec import GrowPolicy
 from jboost._split import Rules
-from jboost._tree import Columns, Derivatives, Tree, arrange_on_host, choose_engine, native
+from jboost._tree import Columns, GradientPairs, Tree, arrange_on_host, choose_engine, native
 from jboost._tree.engines import WHOLE_TREE
 from jboost._tree.levels import grow_by_level
 
@@ -95,7 +95,7 @@ def draw(case: Case, seed: int = 0, dtype: Any = np.float32) -> tuple[Any, ...]:
     if case.ties:
         g, h = np.sign(np.round(g)), np.ones_like(h)
     active = rng.random(case.n) < case.active
-    derivatives = Derivatives(*(jnp.asarray(values * active[:, None], dtype) for values in (g, h)))
+    derivatives = GradientPairs(*(jnp.asarray(values * active[:, None], dtype) for values in (g, h)))
     scale = jnp.stack([find_scale(values).factor for values in derivatives], axis=-1).reshape(-1)
     spec = Spec(max_depth=case.depth, grow_policy=case.policy, **case.spec)
     if spec.counts_rows:
@@ -238,7 +238,7 @@ def test_missing_values_against_all_categories(policy, max_cat_to_onehot, rng):
     """Tried as a cut of its own, whether categories are sorted or taken one by one."""
     codes = rng.integers(0, 4, (1, 300)).astype(np.uint8)  # three categories
     is_missing = codes[0] == 0
-    derivatives = Derivatives(jnp.where(is_missing, -1.0, 0.5)[:, None], jnp.ones((300, 1)))
+    derivatives = GradientPairs(jnp.where(is_missing, -1.0, 0.5)[:, None], jnp.ones((300, 1)))
     scale = jnp.stack([find_scale(values).factor for values in derivatives], axis=-1).reshape(-1)
     hyper = jax.tree.map(jnp.float32, Hyper(reg_lambda=0.0))
     spec = Spec(max_depth=1, grow_policy=policy, max_cat_to_onehot=max_cat_to_onehot)
@@ -284,6 +284,6 @@ def test_arranged_bins_give_the_same_tree(name):
     arranged = arrange_on_host(WHOLE_TREE, bins, case.n + 40)
     assert arranged.ndim == 3
     longer = [jnp.pad(values, ((0, 40), (0, 0)), constant_values=7) for values in derivatives]
-    more = (Derivatives(*longer), np.pad(active, (0, 40)))
+    more = (GradientPairs(*longer), np.pad(active, (0, 40)))
     tree, leaf = grow(WHOLE_TREE.grow, case.layout, arranged, allowed, *more, rules)
     assert_same((tree, leaf[: case.n]), expected)

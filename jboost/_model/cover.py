@@ -6,17 +6,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-def node_cover(of_leaves: Float[Array, "*t leaves m"]) -> Float[Array, "*t nodes m"]:
+def node_cover(of_leaves: Float[Array, "*t leaves c"]) -> Float[Array, "*t nodes c"]:
     """Return the cover of every node, given that of the leaves: a node has what its two children have together.
 
     Parameters
     ----------
-    of_leaves : float [..., 2**d, m]
+    of_leaves : float [..., 2**d, c]
         `Ensemble.leaf_hessian` or `Ensemble.leaf_count`, of some trees or of one.
 
     Returns
     -------
-    float [..., 2**(d + 1) - 1, m]
+    float [..., 2**(d + 1) - 1, c]
         The nodes in level order: node 0 is the root, the children of node i are 2 i + 1 (left) and 2 i + 2, and the
         last 2**d are the leaves. A depthwise tree splits node s by its slot s; a symmetric tree splits all nodes of
         level s, 2**s - 1 to 2**(s + 1) - 2, by its slot s. NaN where the cover is not known.

@@ -46,8 +46,8 @@ class Ensemble:
     leaf_hessian : float [t, 2**d, k]
         Sum of h over the training rows of each leaf that took part in the round, each times its weight; NaN where it
         is not known. `jboost._model.cover.node_cover` adds the leaves up to the nodes above them.
-    leaf_count : float [t, 2**d, m]
-        Sum of the weights of the same rows: m = k with one tree per output, and 1 with one tree for all.
+    leaf_count : float [t, 2**d, k] or [t, 2**d, 1]
+        Sum of the weights of the same rows: of each output with one tree per output, else one for all.
     tree_weight : float [t]
         What the leaf values of each round are multiplied by: 1 as fitted.
     edges : BinEdges
@@ -72,7 +72,7 @@ class Ensemble:
     trees: Tree
     leaf_value: Float[Array, "t leaves k"]
     leaf_hessian: Float[Array, "t leaves k"]
-    leaf_count: Float[Array, "t leaves m"]
+    leaf_count: Float[Array, "t leaves #k"]
     tree_weight: Float[Array, " t"]
     edges: BinEdges
     inverse_link: Callable[[Array], Array] = static_field(default=identity)

@@ -63,7 +63,7 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     rows = dataclasses.replace(rows, weight=weight)
     share = weight / jax.lax.stop_gradient(total(weight, reduce))
     origin = jnp.zeros(loss.n_outputs or 1, dtype)
-    moments, closed_over = _with_explicit_closure(_mean_loss(loss, reduce), origin, rows, share)
+    moments, closed_over = _with_explicit_closure(_moments_of_loss(loss, reduce), origin, rows, share)
     parameters = (*closed_over, *jax.tree.leaves((rows, share)))
     frozen, rows_frozen, share_frozen = jax.lax.stop_gradient((parameters, rows, share))
     start = _mean_of_target(loss, rows_frozen, share_frozen, reduce)
@@ -90,7 +90,7 @@ class _Search(NamedTuple):
     done: Array  # []
 
 
-def _mean_loss(loss: Any, reduce: Reduce | None) -> Callable[[Array, Rows, Array], _Moments]:
+def _moments_of_loss(loss: Any, reduce: Reduce | None) -> Callable[[Array, Rows, Array], _Moments]:
     """Return the function (constant [k], rows, share of the weight [n]) -> moments of the loss."""
 
     def moments(constant: Array, rows: Rows, share: Array) -> _Moments:

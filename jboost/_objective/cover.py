@@ -13,7 +13,7 @@ from jboost._runtime.typing import over_devices
 
 def leaf_cover(
     leaves: Leaves, drawn_by_hyper: bool
-) -> tuple[Float[Array, "leaves k"], Float[Array, "leaves m"]]:
+) -> tuple[Float[Array, "leaves k"], Float[Array, "leaves #k"]]:
     """Sum h and the weights of the rows that took part, leaf by leaf. Carries no derivative.
 
     The sum of h is the one that a Newton step takes: the compiler makes it once.
@@ -28,8 +28,8 @@ def leaf_cover(
 
     Returns
     -------
-    float [leaves, k], float [leaves, m]
-        The sums of h, and of the weights: for each output if leaves are (m = k), else one for all (m = 1).
+    float [leaves, k], float [leaves, k] or [leaves, 1]
+        The sums of h, and of the weights: for each output if leaves are, else one for all.
     """
     n_leaves, reduce = leaves.n_leaves, leaves.reduce
     h, drawn, own = jax.lax.stop_gradient((leaves.derivatives.h, leaves.weight, leaves.rows.weight))

@@ -25,7 +25,7 @@ class Resolved(NamedTuple):
 
     loss: Any
     traced: bool  # whether it refers to traced values, as one with learned parameters does
-    width: int  # numbers in the largest array that it makes of one row: 1 for scalars
+    numbers_per_row: int  # in the largest array that it makes of one row: 1 for scalars
 
 
 def resolve(loss: Any, y: Any) -> Resolved:
@@ -39,7 +39,7 @@ def resolve(loss: Any, y: Any) -> Resolved:
     n_outputs = _n_outputs(loss, y)
     program = _try(loss, n_outputs, y)
     traced = is_traced(loss, program.consts)
-    return Resolved(dataclasses.replace(loss, n_outputs=n_outputs), traced, _widest(program.jaxpr))
+    return Resolved(dataclasses.replace(loss, n_outputs=n_outputs), traced, _largest_array(program.jaxpr))
 
 
 def _n_outputs(loss: Any, y: Any) -> int | None:
@@ -100,7 +100,8 @@ def abstract_arguments(loss: Any, n_outputs: int | None, y: Any) -> tuple[Any, .
     return jax.ShapeDtypeStruct((n_rows, *outputs), dtype), rows, third
 
 
-def _widest(program: Any) -> int:
+def _largest_array(program: Any) -> int:
+    """Return the number of numbers in the largest array of a traced program, and of those inside it."""
     inner = [
         getattr(part, "jaxpr", part)
         for equation in program.eqns
@@ -109,4 +110,4 @@ def _widest(program: Any) -> int:
     ]
     variables = [*program.invars, *program.constvars, *(v for eqn in program.eqns for v in eqn.outvars)]
     sizes = [getattr(variable.aval, "size", 1) for variable in variables]
-    return max([1, *sizes, *(_widest(part) for part in inner if hasattr(part, "eqns"))])
+    return max([1, *sizes, *(_largest_array(part) for part in inner if hasattr(part, "eqns"))])

@@ -24,14 +24,14 @@ def bucket(n: int) -> int:
     return max(-(-n // step) * step, SMALLEST)
 
 
-def reusable_size(n: int, width: int = 1) -> int:
+def reusable_size(n: int, numbers_per_row: int = 1) -> int:
     """Return a size for the n rows of a fit: one that was used before, if it is not much larger, or a new one.
 
     Nothing but compilation depends on it: rows beyond n weigh nothing, and sums over rows are exact. But where the loss
-    of a row holds arrays, of up to `width` numbers, XLA sums over them in another order if those of all rows are few:
+    of a row holds arrays, of up to `numbers_per_row`, XLA sums over them in another order if those of all rows are few:
     there the size must not depend on other fits.
     """
-    if width > 1 and n * width < SMALL_ARRAY:
+    if numbers_per_row > 1 and n * numbers_per_row < SMALL_ARRAY:
         return bucket(int(n * HEADROOM))
     known = [size for size in tuple(_sizes) if n <= size <= max(MOST_PADDING * n, n + FREE_ROWS)]
     if known:

@@ -1,7 +1,7 @@
 """Dtypes, reserved codes and shape letters that every room shares.
 
 Shape letters mean the same everywhere: n rows, f features, b bin codes, k outputs, c statistics
-(g and h of each output), l nodes of a level, d depth, s split slots of a tree, t rounds, m validation rows.
+(g and h of each output), l nodes of a level, d depth, s splits of a level or a tree, t rounds, m validation rows.
 """
 
 from __future__ import annotations

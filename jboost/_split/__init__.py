@@ -2,7 +2,7 @@
 
 A histogram is int32 [b, c, l, f]: c statistics (g_1, h_1, g_2, h_2, ... and perhaps a row count) of l nodes in
 fixed point, summed by bin code. Codes up to a threshold go left; code 0 holds missing values and has a side of
-its own.
+its own. A level has s splits: one for each of its l nodes or, under symmetric growth, one for all.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def best_split(
     return Tree(feature, threshold, missing_right, words, jnp.where(found_any, gain, 0.0)), right_is_lighter
 
 
-def routing_table(splits: Tree, layout: Layout) -> Bool[Array, "l b"]:
+def routing_table(splits: Tree, layout: Layout) -> Bool[Array, "s b"]:
     """Which bin codes go right, for each split."""
     codes = jnp.arange(layout.n_codes, dtype=jnp.int32)
     right = codes[None] > splits.threshold[:, None]
@@ -106,12 +106,12 @@ def routing_table(splits: Tree, layout: Layout) -> Bool[Array, "l b"]:
 
 def _heavier_side(
     histogram: Histogram,
-    feature: Int[Array, " l"],
-    right: Bool[Array, "l b"],
-    missing_right: Bool[Array, " l"],
+    feature: Int[Array, " s"],
+    right: Bool[Array, "s b"],
+    missing_right: Bool[Array, " s"],
     rules: Rules,
     layout: Layout,
-) -> tuple[Bool[Array, " l"], Bool[Array, " l"]]:
+) -> tuple[Bool[Array, " s"], Bool[Array, " l"]]:
     """Send missing values that were not there to the heavier child; say which right children are the lighter."""
     if rules.spec.symmetric:
         column = jax.lax.dynamic_index_in_dim(histogram, feature[0], axis=3, keepdims=False)
@@ -134,10 +134,10 @@ def _heavier_side(
 
 
 def _in_real_units(hessian: Int[Array, "k l"], rules: Rules) -> Float[Array, " l"]:
-    return sum_in_pairs(real(hessian, rules.step[1 : rules.n_pairs : 2, None]))
+    return sum_in_pairs(real(hessian, rules.unit[1 : rules.n_pairs : 2, None]))
 
 
-def _pack(right: Bool[Array, "l b"]) -> UInt32[Array, "l words"]:
+def _pack(right: Bool[Array, "s b"]) -> UInt32[Array, "s words"]:
     padded = jnp.pad(right, ((0, 0), (0, -right.shape[1] % WORD)))
     bits = padded.reshape(right.shape[0], -1, WORD).astype(jnp.uint32)
     return (bits << jnp.arange(WORD, dtype=jnp.uint32)[None, None]).sum(axis=2, dtype=jnp.uint32)

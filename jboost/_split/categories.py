@@ -14,9 +14,9 @@ from jboost._split.thresholds import Best, Histogram, search, totals
 class Order(NamedTuple):
     """The codes of categorical columns in the order in which they are cut, absent ones last."""
 
-    codes: Int[Array, "b l f"]
-    n_present: Int[Array, "l f"]
-    one_hot: Bool[Array, "l f"]  # each present code is tried against the rest instead
+    codes: Int[Array, "b s f"]
+    n_present: Int[Array, "s f"]
+    one_hot: Bool[Array, "s f"]  # each present code is tried against the rest instead
 
 
 def order_categories(histogram: Histogram, rules: Rules) -> Order:
@@ -26,7 +26,7 @@ def order_categories(histogram: Histogram, rules: Rules) -> Order:
     output a cut of this order is the best subset of all (Fisher 1958; Hastie et al., ESL, section 9.2.4).
     """
     sums = histogram.sum(axis=2, keepdims=True, dtype=histogram.dtype) if rules.spec.symmetric else histogram
-    n_pairs, scale = rules.n_pairs, rules.step[None, :, None, None]
+    n_pairs, scale = rules.n_pairs, rules.unit[None, :, None, None]
     by_statistic = jnp.moveaxis(real(sums[:, :n_pairs], scale[:, :n_pairs]), 1, 0)
     g, h = sum_in_pairs(by_statistic[0::2]), sum_in_pairs(by_statistic[1::2])
     codes = jnp.arange(histogram.shape[0], dtype=jnp.int32)[:, None, None]
@@ -53,8 +53,8 @@ def best_categories(histogram: Histogram, order: Order, rules: Rules, has_missin
 
 
 def category_set(
-    order: Order, column: Int[Array, " l"], position: Int[Array, " l"], n_codes: int
-) -> tuple[Bool[Array, "l b"], Bool[Array, "l b"]]:
+    order: Order, column: Int[Array, " s"], position: Int[Array, " s"], n_codes: int
+) -> tuple[Bool[Array, "s b"], Bool[Array, "s b"]]:
     """The codes that go right by the cut at `position`, and those that were not there to be placed."""
     nodes = jnp.arange(column.size, dtype=jnp.int32)
     codes = order.codes[:, nodes, column].T

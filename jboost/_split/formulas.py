@@ -18,7 +18,7 @@ class Rules:
     spec: Spec = static_field()
 
     @property
-    def step(self) -> Float[Array, " c"]:
+    def unit(self) -> Float[Array, " c"]:
         """The value of one unit of each fixed-point statistic."""
         return 1 / self.factor
 
@@ -28,7 +28,7 @@ class Rules:
         return self.factor.size // 2 * 2
 
 
-def soft_threshold(g: Float[Array, "..."], reg_alpha: Float[Array, ""]) -> Float[Array, "..."]:
+def soft_threshold(g: Float[Array, "..."], reg_alpha: Float[Array, ""] | float) -> Float[Array, "..."]:
     """T(g) = sign(g) max(|g| - alpha, 0): what the L1 penalty leaves of a gradient sum."""
     return g - jnp.clip(g, -reg_alpha, reg_alpha)
 
@@ -50,7 +50,7 @@ def limit_step(value: Float[Array, "..."], hyper: Hyper) -> Float[Array, "..."]:
 def node_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rules) -> Float[Array, "l f"]:
     """Equation (7): half the score of both children less the parent's, minus gamma; -inf if inadmissible."""
     hyper, spec = rules.hyper, rules.spec
-    n_pairs, scale = rules.n_pairs, rules.step[:, None, None]
+    n_pairs, scale = rules.n_pairs, rules.unit[:, None, None]
     sides = (left, total - left)  # exact integers: both children sum to the parent
 
     def score(sums: Int[Array, "c l f"]) -> Float[Array, "l f"]:
@@ -75,8 +75,8 @@ def node_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rule
 
 def candidate_gain(
     left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rules
-) -> Float[Array, "l f"]:
-    """The gain of a candidate: of each node, or summed over the nodes that it helps (symmetric growth)."""
+) -> Float[Array, "s f"]:
+    """The gain of a candidate: of each node, or summed over the nodes that it helps (symmetric growth, s = 1)."""
     gain = node_gain(left, total, rules)
     return sum_in_pairs(jnp.maximum(gain, 0.0))[None] if rules.spec.symmetric else gain
 

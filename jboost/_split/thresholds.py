@@ -18,8 +18,8 @@ Histogram = Int[Array, "b c l f"]
 class Best(NamedTuple):
     """The best candidate so far of each node (or of all nodes together) and feature."""
 
-    gain: Float[Array, "l f"]
-    candidate: Int[Array, "l f"]  # 2 * position + 1 if missing values go right
+    gain: Float[Array, "s f"]
+    candidate: Int[Array, "s f"]  # 2 * position + 1 if missing values go right
 
 
 def best_thresholds(histogram: Histogram, rules: Rules, has_missing: bool) -> Best:
@@ -82,6 +82,6 @@ def totals(histogram: Histogram) -> Int[Array, "c l 1"]:
     return histogram[..., :1].sum(axis=0, dtype=histogram.dtype)
 
 
-def _better(best: Best, gain: Float[Array, "l f"], candidate: Int[Array, ""]) -> Best:
+def _better(best: Best, gain: Float[Array, "s f"], candidate: Int[Array, ""]) -> Best:
     wins = gain > best.gain
     return Best(jnp.where(wins, gain, best.gain), jnp.where(wins, candidate, best.candidate))

@@ -37,8 +37,8 @@ class Tree:
     [[3]]
     """
 
-    feature: Int[Array, " s"]
-    threshold: Int[Array, " s"]  # codes above it go right; n_codes where nothing is split
-    missing_right: Bool[Array, " s"]
-    categories_right: UInt32[Array, "s words"] | None  # set of codes, for a categorical feature
-    gain: Float[Array, " s"]
+    feature: Int[Array, "*trees s"]
+    threshold: Int[Array, "*trees s"]  # codes above it go right; n_codes where nothing is split
+    missing_right: Bool[Array, "*trees s"]
+    categories_right: UInt32[Array, "*trees s words"] | None  # set of codes, for a categorical feature
+    gain: Float[Array, "*trees s"]

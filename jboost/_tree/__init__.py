@@ -1,15 +1,15 @@
 """A tree of fixed depth as arrays: how it grows from gradients, and how rows find their leaf."""
 
 from jboost._split import Tree
-from jboost._tree.columns import Columns, Derivatives
+from jboost._tree.columns import Columns, GradientPairs
 from jboost._tree.engines import Engine, arrange, arrange_on_host, choose_engine
 from jboost._tree.growth import Growth
 from jboost._tree.leaves import category_words, leaf_index, take_leaves, tree_depth
 
 __all__ = [
     "Columns",
-    "Derivatives",
     "Engine",
+    "GradientPairs",
     "Growth",
     "Tree",
     "arrange",

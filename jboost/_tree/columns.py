@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Bool, Float, UInt
 
 from jboost._runtime.typing import Layout
 
-Bins = Integer[Array, "f n"]
-Grouped = Integer[Array, "groups n width"]  # columns side by side for each row, as the C++ library reads them
+Bins = UInt[Array, "f n"]
+Grouped = UInt[Array, "groups n width"]  # columns side by side for each row, as the C++ library reads them
 
 
 class Columns(NamedTuple):
@@ -20,8 +20,8 @@ class Columns(NamedTuple):
     layout: Layout
 
 
-class Derivatives(NamedTuple):
-    """Of the loss by the scores, times the weight of the row."""
+class GradientPairs(NamedTuple):
+    """First and second derivatives of the loss by the scores, times the weight of the row."""
 
     g: Float[Array, "n k"]
     h: Float[Array, "n k"]

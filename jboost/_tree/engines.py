@@ -21,7 +21,7 @@ from jboost._runtime.typing import Reduce, as_array
 from jboost._spec import Spec
 from jboost._split import Rules, Tree
 from jboost._tree import native
-from jboost._tree.columns import Bins, Columns, Derivatives, Grouped
+from jboost._tree.columns import Bins, Columns, GradientPairs, Grouped
 from jboost._tree.growth import Growth
 from jboost._tree.levels import grow_by_level
 
@@ -85,7 +85,7 @@ def _whole_tree_supports(spec: Spec, growth: Growth | None, divided: bool) -> bo
 
 def _grow_whole(
     columns: Columns,
-    derivatives: Derivatives,
+    derivatives: GradientPairs,
     active: Bool[Array, " n"],
     rules: Rules,
     growth: Growth | None = None,
@@ -99,7 +99,7 @@ def _grow_whole(
 
 def _grow_by_platform(
     columns: Columns,
-    derivatives: Derivatives,
+    derivatives: GradientPairs,
     active: Bool[Array, " n"],
     rules: Rules,
     growth: Growth | None = None,
@@ -108,12 +108,12 @@ def _grow_by_platform(
 ) -> Grown:
     """Grow the tree in C++ where the program runs on a CPU, in a process that has other devices too."""
 
-    def on_cpu(columns: Columns, derivatives: Derivatives, active: Any, rules: Rules) -> Grown:
+    def on_cpu(columns: Columns, derivatives: GradientPairs, active: Any, rules: Rules) -> Grown:
         grouped = columns._replace(bins=native.group_columns(columns.bins))
         return _grow_whole(grouped, derivatives, active, rules)
 
     def by(grow: Callable[..., Grown]) -> Callable[..., Grown]:
-        def call(bins: Any, allowed: Any, derivatives: Derivatives, active: Any, rules: Rules) -> Grown:
+        def call(bins: Any, allowed: Any, derivatives: GradientPairs, active: Any, rules: Rules) -> Grown:
             return grow(Columns(bins, allowed, columns.layout), derivatives, active, rules)
 
         return call

@@ -35,7 +35,7 @@ def leaf_index(tree: Tree, bins: Bins, layout: Layout, symmetric: bool) -> Int[A
     return jax.lax.fori_loop(0, tree_depth(tree, symmetric), descend, start)
 
 
-def category_words(tree: Tree) -> UInt32[Array, "*s words"]:
+def category_words(tree: Tree) -> UInt32[Array, "*trees s words"]:
     """Return the sets of categories, without words where there are none: a model holds no array without numbers."""
     none = jnp.zeros((*tree.feature.shape, 0), jnp.uint32)
     return none if tree.categories_right is None else tree.categories_right

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, UInt
 
 from jboost._fixed_point import quantise
 from jboost._histogram import build_histogram, with_siblings
@@ -18,7 +18,7 @@ from jboost._runtime.library import by_platform
 from jboost._runtime.typing import MISSING_BIN, Layout, Reduce, over_devices
 from jboost._split import Rules, Tree, best_split, routing_table, totals
 from jboost._split.thresholds import Histogram
-from jboost._tree.columns import Bins, Columns, Derivatives
+from jboost._tree.columns import Bins, Columns, GradientPairs
 from jboost._tree.growth import Carry, Growth
 
 BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int], Int[Array, "b c l f"]]
@@ -26,7 +26,7 @@ BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int],
 
 def grow_by_level(
     columns: Columns,
-    derivatives: Derivatives,
+    derivatives: GradientPairs,
     active: Bool[Array, " n"],
     rules: Rules,
     growth: Growth | None = None,
@@ -76,7 +76,7 @@ def child_of(node: Int[Array, " n"], goes_right: Bool[Array, " n"]) -> Int[Array
     return 2 * node + goes_right.astype(node.dtype)
 
 
-def _in_fixed_point(derivatives: Derivatives, active: Bool[Array, " n"], rules: Rules) -> Int[Array, "n c"]:
+def _in_fixed_point(derivatives: GradientPairs, active: Bool[Array, " n"], rules: Rules) -> Int[Array, "n c"]:
     """Round g and h of each output, and count rows if need be."""
     pairs = jnp.stack(derivatives, axis=-1).reshape(active.size, 2 * derivatives.g.shape[1])
     statistics = quantise(pairs, rules.factor[: pairs.shape[1]])
@@ -86,7 +86,7 @@ def _in_fixed_point(derivatives: Derivatives, active: Bool[Array, " n"], rules: 
 
 
 def route(
-    bins: Bins, node: Int[Array, " n"], split: Tree, table: Bool[Array, "l b"], layout: Layout
+    bins: Bins, node: Int[Array, " n"], split: Tree, table: Bool[Array, "s b"], layout: Layout
 ) -> Bool[Array, " n"]:
     """Say which rows go right, by the split of their node."""
     shared = split.feature.size == 1
@@ -104,15 +104,15 @@ def route(
     return jnp.where(codes == MISSING_BIN, missing_right, above) if layout.has_missing else above
 
 
-def gather_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Int[Array, " n"]:
+def gather_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> UInt[Array, " n"]:
     """Look up each row's code of the feature of its node: row by row, so that rows divided among devices stay so."""
     return jnp.take_along_axis(bins, feature[node][None], axis=0, mode="promise_in_bounds")[0]
 
 
-def select_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Int[Array, " n"]:
+def select_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> UInt[Array, " n"]:
     """Do the same without a gather, which a TPU does row by row: read every node's feature in full."""
 
-    def add_node(j: Int[Array, ""], codes: Int[Array, " n"]) -> Int[Array, " n"]:
+    def add_node(j: Int[Array, ""], codes: UInt[Array, " n"]) -> UInt[Array, " n"]:
         own = jax.lax.dynamic_index_in_dim(bins, feature[j], axis=0, keepdims=False)
         return jnp.where(node == j, own, codes)
 

@@ -13,7 +13,7 @@ from jboost._runtime import library
 from jboost._runtime.typing import Layout, empty_for_device, zeros_varying_like
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules, Tree
-from jboost._tree.columns import Bins, Columns, Derivatives, Grouped
+from jboost._tree.columns import Bins, Columns, GradientPairs, Grouped
 
 TARGET = "jboost_grow_tree"
 GROUPING = "jboost_group_columns"
@@ -39,7 +39,7 @@ def _is_right() -> bool:
     bins, active = jnp.array([[1, 1, 2, 2]], jnp.uint8), jnp.ones(4, bool)
     hyper = jax.tree.map(jnp.float32, Hyper(reg_lambda=0.0))
     rules = Rules(hyper, jnp.ones(2, jnp.float32), Spec(max_depth=1))
-    derivatives = Derivatives(jnp.array([[-1], [-1], [1], [1]], jnp.float32), jnp.ones((4, 1), jnp.float32))
+    derivatives = GradientPairs(jnp.array([[-1], [-1], [1], [1]], jnp.float32), jnp.ones((4, 1), jnp.float32))
     columns = Columns(group_columns(bins), jnp.ones((1, 1), bool), Layout(4, False))
     split, leaf = jax.jit(lambda: grow_tree(columns, derivatives, active, rules))()
     return [*map(float, (split.gain[0], split.threshold[0], *leaf))] == [2, 1, 0, 0, 1, 1]
@@ -71,7 +71,7 @@ def _grouped_shape(n_features: int, n: int) -> tuple[int, int, int]:
 
 
 def grow_tree(
-    columns: Columns, derivatives: Derivatives, active: Bool[Array, " n"], rules: Rules
+    columns: Columns, derivatives: GradientPairs, active: Bool[Array, " n"], rules: Rules
 ) -> tuple[Tree, Int[Array, " n"]]:
     """Do what `grow_by_level` does, from grouped bins. Under vmap a call takes the batch, unbatched arguments once."""
     spec, hyper, layout = rules.spec, rules.hyper, columns.layout
@@ -92,7 +92,7 @@ def grow_tree(
         *derivatives,
         active,
         columns.allowed,
-        rules.step,
+        rules.unit,
         jnp.stack([jnp.asarray(number, dtype) for number in numbers]),
         jnp.asarray(layout.categorical, jnp.int32),
         n_codes=np.int32(layout.n_codes),

@@ -22,7 +22,7 @@ from jboost.boosting import rounds as _rounds
 from jboost.boosting.diagnosing import find_base_score
 from jboost.boosting.preparing import (
     OF_TRAINING,
-    Given,
+    RowArguments,
     arranged,
     as_feature_weight,
     bin_for,
@@ -64,9 +64,9 @@ def prepare(
     traced = resolved.traced or is_traced(*given)
     with contextlib.nullcontext() if traced else kept_concrete():
         binned = bin_for(data, sample_weight, init_model, traced)
-        rows = Given(binned, y, sample_weight, offset, groups, OF_TRAINING)
+        rows = RowArguments(binned, y, sample_weight, offset, groups, OF_TRAINING)
         problem = make_problem(resolved, rows, spec, hyper, valid, metric, sampler)
-        problem = arranged(problem) if traced else pad(problem, resolved.width)
+        problem = arranged(problem) if traced else pad(problem, resolved.numbers_per_row)
         if init_model is not None:
             check_continues(init_model, problem)
             if base_score is not None:

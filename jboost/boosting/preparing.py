@@ -15,7 +15,6 @@ from jboost._bins import BinEdges, Binned, bin_features, read_bins
 from jboost._devices import mesh_for
 from jboost._model.ensemble import Ensemble, check_model, edges_layout, score_bins
 from jboost._objective.group import GroupLoss
-from jboost._objective.loss import NOT_JAX
 from jboost._objective.resolve import Resolved
 from jboost._objective.rows import Groups, Rows, make_groups
 from jboost._runtime.arguments import as_group_ids, as_offset, as_target, as_weight
@@ -26,10 +25,10 @@ from jboost._sampling import columns_by_node
 from jboost._spec import Hyper, Spec
 from jboost._tree import Growth, arrange, arrange_on_host, choose_engine, tree_depth
 from jboost.boosting.rounds import Problem
-from jboost.metrics import Metric, as_metric
+from jboost.metrics import as_metric
 
 
-class Given(NamedTuple):
+class RowArguments(NamedTuple):
     """Arguments of a fit that belong to rows, and what they are called in messages."""
 
     data: Binned
@@ -64,7 +63,7 @@ def bin_for(data: Any, sample_weight: Any, init_model: Ensemble | None, traced: 
 
 def make_problem(
     resolved: Resolved,
-    given: Given,
+    given: RowArguments,
     spec: Spec,
     hyper: Hyper,
     valid: tuple[Any, ...] | None,
@@ -88,7 +87,6 @@ def make_problem(
         _check_domain(loss.check_target, watched[1], "valid[1]")
         if chosen is not None:
             _check_domain(chosen.check_target, watched[1], "valid[1]")
-            _check_metric(chosen, watched[1], loss)
     bins = as_array(binned.bins)
     if growth is None and (is_traced(hyper.colsample_bynode) or float(hyper.colsample_bynode) < 1):
         growth = columns_by_node
@@ -127,7 +125,7 @@ def as_feature_weight(weights: Any, problem: Problem) -> Float[Array, " f"] | No
     return weight
 
 
-def _rows(given: Given, loss: Any) -> Rows:
+def _rows(given: RowArguments, loss: Any) -> Rows:
     n_rows, names = given.data.bins.shape[1], given.names
     n_targets = jax.tree.leaves(given.y)[0].shape[0]
     if n_targets != n_rows:
@@ -139,7 +137,7 @@ def _rows(given: Given, loss: Any) -> Rows:
     return Rows(y, weight, offset, _groups(given, loss, n_rows))
 
 
-def _groups(given: Given, loss: Any, n_rows: int) -> Groups | None:
+def _groups(given: RowArguments, loss: Any, n_rows: int) -> Groups | None:
     """Lay out the groups; a loss that knows none may have them all the same, to be drawn together."""
     name = given.names[4]
     if given.groups is None:
@@ -178,20 +176,6 @@ def _check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "
         raise ValueError(str(error) if name == "y" else f"{name}: {error}") from None
 
 
-def _check_metric(metric: Metric, rows: Rows, loss: Any) -> None:
-    """Try the metric on abstract values, so that one of another form fails before anything is compiled."""
-    shape = (rows.weight.size,) if loss.n_outputs is None else (rows.weight.size, loss.n_outputs)
-    score = jax.ShapeDtypeStruct(shape, rows.weight.dtype)
-    try:
-        value = jax.eval_shape(metric.function, score, rows.y, rows.weight)
-    except jax.errors.JAXTypeError as error:
-        raise TypeError(NOT_JAX.format("metric", error)) from error
-    except TypeError as error:
-        raise TypeError(f"metric must be a function metric(score, y, weight) -> scalar: {error}") from error
-    if getattr(value, "shape", None) != ():
-        raise ValueError(f"metric must return a scalar, got {value}")
-
-
 def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Any) -> tuple[Array, Rows]:
     if not isinstance(valid, tuple) or not 2 <= len(valid) <= 5:
         raise TypeError(
@@ -212,7 +196,9 @@ def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Any) -> tuple[Array, 
         bins = as_array(read_bins(edges, X))
     except (TypeError, ValueError) as error:
         raise type(error)(f"valid[0]: {error}") from None
-    return bins, _rows(Given(Binned(bins, edges, True), y_valid, weight, offset, groups, OF_VALID), loss)
+    return bins, _rows(
+        RowArguments(Binned(bins, edges, True), y_valid, weight, offset, groups, OF_VALID), loss
+    )
 
 
 def _check_combination(loss: Any, spec: Spec) -> None:
@@ -229,19 +215,19 @@ def _check_sampler(sampler: Any, hyper: Hyper) -> None:
         raise ValueError("hyper.subsample must be 1 beside a sampler, which draws the rows instead")
 
 
-def pad(problem: Problem, width: int) -> Problem:
+def pad(problem: Problem, numbers_per_row: int) -> Problem:
     """Pad the rows by weightless copies of the first row that counts, so that other numbers reuse the program.
 
     What may not look at weights, such as a metric of the user's, gets the rows as they are.
     """
     train, valid, metric = problem.train, problem.valid, problem.metric
-    n_rows = reusable_size(train.weight.size, width) if problem.loss.pads else train.weight.size
+    n_rows = reusable_size(train.weight.size, numbers_per_row) if problem.loss.pads else train.weight.size
     divided = mesh_for(n_rows, needs_all_rows(problem)) is not None
     engine = choose_engine(problem.spec, problem.growth, divided)
     bins = arrange_on_host(engine, problem.bins, n_rows)
     problem = dataclasses.replace(problem, engine=engine, bins=bins, train=_pad_rows(train, n_rows))
     if valid is not None and (problem.loss.pads if metric is None else metric.pads):
-        n_rows = reusable_size(valid.weight.size, width)
+        n_rows = reusable_size(valid.weight.size, numbers_per_row)
         bins = as_array(pad_axis(np.asarray(problem.valid_bins), n_rows, axis=1))
         problem = dataclasses.replace(problem, valid_bins=bins, valid=_pad_rows(valid, n_rows))
     return problem

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, UInt
 
 from jboost import _devices
 from jboost._bins import BinEdges
@@ -27,8 +27,8 @@ from jboost._runtime.typing import Layout, as_array, over_devices, pytree, stati
 from jboost._sampling import sample_columns
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
-from jboost._tree import Columns, Engine, Growth, Tree, take_leaves
-from jboost._tree import Derivatives as OfTree
+from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, take_leaves
+from jboost._tree.columns import Bins, Grouped
 from jboost.boosting.best_round import has_had_enough, improves, signed
 from jboost.metrics import Metric
 
@@ -48,9 +48,9 @@ class Problem:
     1.0
     """
 
-    bins: Int[Array, "f n"]  # or in groups, if `engine` reads them so and they have been arranged
+    bins: Bins | Grouped  # in groups if `engine` reads them so and they have been arranged
     train: Rows
-    valid_bins: Int[Array, "f m"] | None
+    valid_bins: UInt[Array, "f m"] | None
     valid: Rows | None
     usable: Bool[Array, " f"]  # columns with anything to split
     hyper: Hyper
@@ -105,7 +105,7 @@ class Round:
     tree: Tree
     leaf_value: Float[Array, "leaves k"]
     leaf_hessian: Float[Array, "leaves k"]
-    leaf_count: Float[Array, "leaves m"]  # m = k where each output has its own leaves, else 1
+    leaf_count: Float[Array, "leaves #k"]  # for each output if each has its own leaves, else one
     train_loss: Float[Array, ""]  # before the round's tree
     valid_metric: Float[Array, ""]  # after it; 0 without validation rows
 
@@ -206,23 +206,23 @@ def _grow(
     scales = derivatives.scale_of_g, derivatives.scale_of_h
     factors = jnp.stack([scale.factor for scale in scales if scale is not None], axis=-1)
 
-    def grow(of_tree: OfTree, factors: Float[Array, "k 2"]) -> tuple[Tree, Int[Array, " n"]]:
+    def grow(pairs: GradientPairs, factors: Float[Array, "k 2"]) -> tuple[Tree, Int[Array, " n"]]:
         in_order = factors.reshape(-1)
         if spec.counts_rows:
             in_order = jnp.append(in_order, 1.0)
         rules = Rules(hyper, in_order, spec)
-        return engine.grow(columns, of_tree, active, rules, problem.growth, key, _devices.reduce_over(axis))
+        return engine.grow(columns, pairs, active, rules, problem.growth, key, _devices.reduce_over(axis))
 
     def grow_one(g: Float[Array, " n"], h: Float[Array, " n"], factors: Float[Array, " 2"]) -> Any:
-        return grow(OfTree(g[:, None], h[:, None]), factors[None])
+        return grow(GradientPairs(g[:, None], h[:, None]), factors[None])
 
     if spec.multi_output == "separate":
         return jax.vmap(grow_one, in_axes=(1, 1, 0), out_axes=(0, 1))(derivatives.g, derivatives.h, factors)
-    return grow(OfTree(derivatives.g, derivatives.h), factors)
+    return grow(GradientPairs(derivatives.g, derivatives.h), factors)
 
 
 def _without_empty(
-    value: Float[Array, "leaves k"], count: Float[Array, "leaves m"]
+    value: Float[Array, "leaves k"], count: Float[Array, "leaves #k"]
 ) -> Float[Array, "leaves k"]:
     """Return 0 where a rule found 0 / 0 in a leaf without rows."""
     return jnp.where(jnp.isnan(value) & (count == 0), 0.0, value)

@@ -14,15 +14,19 @@ from jboost._objective.derivatives import derivatives_by_row
 from jboost._objective.leaves import Derivatives, Leaves
 from jboost._objective.loss import NOT_JAX
 from jboost._objective.resolve import abstract_arguments
+from jboost._objective.rows import Rows
 from jboost._runtime.programs import program
 from jboost.boosting.rounds import Problem, State
+from jboost.metrics import Metric
 
 
 def try_functions(problem: Problem) -> None:
-    """Try the sampler, the curvature and a leaf rule that the user brings."""
+    """Try the metric, the sampler, the curvature and a leaf rule that the user brings."""
     n, k = problem.train.weight.size, problem.loss.n_outputs or 1
     dtype = problem.train.weight.dtype
     score = jax.ShapeDtypeStruct((n, k), dtype)
+    if problem.metric is not None and problem.valid is not None:
+        _try_metric(problem.metric, problem.valid, problem.loss.n_outputs)
     if problem.sampler is not None:
         key = jax.eval_shape(lambda: jax.random.key(0))
         form = "sampler(key, g [n k], h [n k], weight [n]) -> weight [n]"
@@ -53,6 +57,14 @@ def _sampled(problem: Problem, state: State) -> tuple[Array, Array]:
     dtype = problem.train.weight.dtype
     weight = jnp.asarray(problem.sampler(state.key, g, h, problem.train.weight), dtype)
     return weight.min(), weight.sum()
+
+
+def _try_metric(metric: Metric, rows: Rows, n_outputs: int | None) -> None:
+    n = rows.weight.size
+    score = jax.ShapeDtypeStruct((n,) if n_outputs is None else (n, n_outputs), rows.weight.dtype)
+    form = "metric(score, y, weight) -> scalar"
+    found = _form_of("metric", form, metric.function, score, rows.y, rows.weight)
+    _expect("metric", form, found, (), "biuf")
 
 
 def _try_curvature(problem: Problem) -> None:

@@ -16,6 +16,7 @@ from jboost._model.ensemble import Ensemble, truncate
 from jboost._objective.batch import BatchLoss
 from jboost._objective.group import GroupLoss
 from jboost._objective.objective import Objective
+from jboost._objective.rows import take_rows
 from jboost._runtime.arguments import check_weight, key_of
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.containers import refuse_masked
@@ -27,8 +28,8 @@ from jboost.sklearn.history import continued, cut
 from jboost.sklearn.names import metric_of
 from jboost.sklearn.parameters import Parameters
 from jboost.sklearn.rows import (
-    Given,
-    Rows,
+    BinnedRows,
+    GivenRows,
     check_alike,
     check_beside,
     check_domain,
@@ -36,11 +37,10 @@ from jboost.sklearn.rows import (
     check_targets,
     draw_seed,
     hold_out,
-    take_rows,
-    take_targets,
+    take_binned,
 )
 from jboost.sklearn.starting import Start, check_same_missing, own_start, rounds_to_go, start_from
-from jboost.sklearn.watched import check_eval_set, mean_loss_of, metric_curve
+from jboost.sklearn.watched import check_eval_set, mean_loss_on, metric_curve
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -115,7 +115,7 @@ class Boosting(Fitted, Parameters):
         """
         ask_for_devices(self.n_jobs)
         start, is_warm = self._start(init_model)
-        val = Given("X_val, y_val", X_val, y_val, sample_weight_val, offset_val, groups_val)
+        val = GivenRows("X_val, y_val", X_val, y_val, sample_weight_val, offset_val, groups_val)
         eval_beside = {"eval_offset": eval_offset, "eval_groups": eval_groups}
         sets = check_eval_set(eval_set, {"eval_sample_weight": eval_sample_weight} | eval_beside, val)
         stops = self._stops_early(bool(sets))
@@ -127,7 +127,7 @@ class Boosting(Fitted, Parameters):
         if not is_warm:  # should this fit fail, no model stays behind beside labels that are not its own
             vars(self).pop("model_", None)
         split_seed = seed if stops and not sets else None
-        given = Given("", X, y, sample_weight, offset, groups)
+        given = GivenRows("", X, y, sample_weight, offset, groups)
         train, held = self._training_rows(given, start, is_warm, split_seed)
         watched = self._eval_rows(sets, train) if held is None else [held]
         loss = self._loss()
@@ -166,7 +166,7 @@ class Boosting(Fitted, Parameters):
         self._seed = seed
         self._remember(model, history)
         self._remember_metrics(
-            [mean_loss_of(loss, rows) if watches_loss else metric for rows in watched], watched
+            [mean_loss_on(loss, rows) if watches_loss else metric for rows in watched], watched
         )
         return self
 
@@ -210,8 +210,8 @@ class Boosting(Fitted, Parameters):
         return start_from(init_model), False
 
     def _training_rows(
-        self, given: Given, start: Start | None, is_warm: bool, seed: int | None
-    ) -> tuple[Rows, Rows | None]:
+        self, given: GivenRows, start: Start | None, is_warm: bool, seed: int | None
+    ) -> tuple[BinnedRows, BinnedRows | None]:
         """Check, encode and bin the rows, and hold some out if there is a seed.
 
         Edges are found without the rows that are held out or have no weight, so X is read only once.
@@ -229,16 +229,16 @@ class Boosting(Fitted, Parameters):
         edge_weight[number[train]] = weight[train]
         data = self._bin(given.X, edge_weight, None if start is None else start.model.edges)
 
-        def rows(chosen: np.ndarray) -> Rows:
+        def rows(chosen: np.ndarray) -> BinnedRows:
             beside = (None if one is None else one[chosen] for one in (offset, groups))
-            return Rows(
-                take_rows(data, number[chosen]), take_targets(target, chosen), weight[chosen], *beside
+            return BinnedRows(
+                take_binned(data, number[chosen]), take_rows(target, chosen), weight[chosen], *beside
             )
 
         return rows(train), None if held is None else rows(held)
 
     def _check_rows(
-        self, given: Given, reset: bool
+        self, given: GivenRows, reset: bool
     ) -> tuple[Any, Float[np.ndarray, " m"], Bool[np.ndarray, " n"]]:
         """Return targets and weights of the m rows with weight, and which of all rows these are."""
         self._check_features(given.X, given.y, reset)
@@ -247,7 +247,7 @@ class Boosting(Fitted, Parameters):
         check_consistent_length(given.X, *jax.tree.leaves(y))
         weight = check_weight(given.weight, len(jax.tree.leaves(y)[0]), "sample_weight")
         counted = weight > 0
-        return take_targets(y, counted), weight[counted], counted
+        return take_rows(y, counted), weight[counted], counted
 
     def _bin(self, X: Any, weight: Float[np.ndarray, " n"], edges: BinEdges | None) -> Binned:
         try:
@@ -266,7 +266,7 @@ class Boosting(Fitted, Parameters):
                 message += " (float: argument must be a string or a number)"
             raise type(error)(message) from error
 
-    def _eval_rows(self, sets: list[Given], train: Rows) -> list[Rows]:
+    def _eval_rows(self, sets: list[GivenRows], train: BinnedRows) -> list[BinnedRows]:
         """Check, encode and bin the rows to watch."""
         found = []
         for one in sets:
@@ -275,11 +275,11 @@ class Boosting(Fitted, Parameters):
                 target = self._encode(y, reset=False)
                 check_alike(target, train.y)
                 beside = check_beside(one, self._loss(), target, counted)
-                data = take_rows(bin_features(one.X, edges=train.data.edges), np.flatnonzero(counted))
+                data = take_binned(bin_features(one.X, edges=train.data.edges), np.flatnonzero(counted))
             except (TypeError, ValueError) as error:
                 kind = TypeError if isinstance(error, TypeError) else ValueError
                 raise kind(f"{one.name}: {error}") from error
-            found.append(Rows(data, target, weight, *beside))
+            found.append(BinnedRows(data, target, weight, *beside))
         return found
 
     def _remember(self, model: Ensemble, history: History) -> None:
@@ -290,7 +290,7 @@ class Boosting(Fitted, Parameters):
         self.best_iteration_ = self.n_trees_ - 1
         self.history_ = dataclasses.replace(history, best_round=self.best_iteration_)
 
-    def _remember_metrics(self, metrics: list[Metric], watched: list[Rows]) -> None:
+    def _remember_metrics(self, metrics: list[Metric], watched: list[BinnedRows]) -> None:
         """Set the fitted attributes of what was watched, each by the metric of its rows."""
         last = self.history_.valid_metric[: self.n_trees_]
         is_known = not np.isnan(last).any()  # the history does not know the rounds of a model that was given

@@ -101,12 +101,8 @@ class JBoostClassifier(ClassifierMixin, Boosting):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame [n f]
-            Rows with the features of `fit`.
-        n_trees : int, optional
-            Use the first of the rounds only, 0 to `n_trees_`.
-        offset : array-like [n] or [n k], optional
-            Added to the scores, as in `fit`.
+        X, n_trees, offset
+            As in `predict`.
 
         Returns
         -------
@@ -122,12 +118,8 @@ class JBoostClassifier(ClassifierMixin, Boosting):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame [n f]
-            Rows with the features of `fit`.
-        n_trees : int, optional
-            Use the first of the rounds only, 0 to `n_trees_`.
-        offset : array-like [n] or [n k], optional
-            Added to the scores, as in `fit`.
+        X, n_trees, offset
+            As in `predict`.
 
         Returns
         -------
@@ -142,10 +134,8 @@ class JBoostClassifier(ClassifierMixin, Boosting):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame [n f]
-            Rows with the features of `fit`.
-        offset : array-like [n] or [n k], optional
-            Added to the scores, as in `fit`.
+        X, offset
+            As in `predict`.
 
         Yields
         ------
@@ -160,10 +150,8 @@ class JBoostClassifier(ClassifierMixin, Boosting):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame [n f]
-            Rows with the features of `fit`.
-        offset : array-like [n] or [n k], optional
-            Added to the scores, as in `fit`.
+        X, offset
+            As in `predict`.
 
         Yields
         ------
@@ -178,10 +166,8 @@ class JBoostClassifier(ClassifierMixin, Boosting):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame [n f]
-            Rows with the features of `fit`.
-        offset : array-like [n] or [n k], optional
-            Added to the scores, as in `fit`.
+        X, offset
+            As in `predict`.
 
         Yields
         ------

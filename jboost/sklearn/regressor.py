@@ -145,10 +145,8 @@ class JBoostRegressor(RegressorMixin, Boosting):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame [n f]
-            Rows with the features of `fit`.
-        offset : array-like [n] or [n k], optional
-            Added to the scores, as in `fit`.
+        X, offset
+            As in `predict`.
 
         Yields
         ------

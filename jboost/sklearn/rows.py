@@ -24,7 +24,7 @@ from jboost._runtime.typing import MISSING_BIN, identity
 _ANY_DTYPE: Any = None  # what check_array understands, whatever its annotation says
 
 
-class Rows(NamedTuple):
+class BinnedRows(NamedTuple):
     """Binned rows, their encoded targets, positive weights and what else is known of them: the `valid` of a fit."""
 
     data: Binned
@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     groups: np.ndarray | None
 
 
-class Given(NamedTuple):
+class GivenRows(NamedTuple):
     """Rows as they were given, and what messages call them."""
 
     name: str
@@ -63,13 +63,8 @@ def _without_nullable(y: Any) -> Any:
     return y.to_numpy(dtype=dtype)
 
 
-def take_targets(y: Any, rows: np.ndarray) -> Any:
-    """Keep some rows of an array or a dict of arrays, given by number or by a mask."""
-    return jax.tree.map(lambda array: array[rows], y)
-
-
 def check_beside(
-    given: Given, loss: Objective, target: Any, counted: Bool[np.ndarray, " n"]
+    given: GivenRows, loss: Objective, target: Any, counted: Bool[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, "m k"] | None, np.ndarray | None]:
     """Return offsets and groups of the m rows that count; `target` is theirs."""
     if given.groups is None and isinstance(loss, GroupLoss):
@@ -136,7 +131,7 @@ def hold_out(
     return np.sort(train), np.sort(held)
 
 
-def take_rows(data: Binned, rows: Int[np.ndarray, " m"]) -> Binned:
+def take_binned(data: Binned, rows: Int[np.ndarray, " m"]) -> Binned:
     """Keep some rows, given by increasing number."""
     if len(rows) == data.bins.shape[1]:
         return data

@@ -9,15 +9,15 @@ from jax.tree_util import Partial
 
 from jboost._fixed_point import mean
 from jboost._model.ensemble import Ensemble, staged_predict
-from jboost._objective import rows as loss_rows
 from jboost._objective.objective import Objective
+from jboost._objective.rows import Groups, Rows, make_groups
 from jboost._runtime.arguments import as_target, as_weight
 from jboost._runtime.programs import program
 from jboost.metrics import Metric
-from jboost.sklearn.rows import Given, Rows
+from jboost.sklearn.rows import BinnedRows, GivenRows
 
 
-def check_eval_set(eval_set: Any, eval_beside: dict[str, Any], val: Given) -> list[Given]:
+def check_eval_set(eval_set: Any, eval_beside: dict[str, Any], val: GivenRows) -> list[GivenRows]:
     """Return what to watch: a list of pairs, or one pair, with as many of what lies beside; or `X_val` and its own.
 
     `eval_beside` holds the arguments eval_sample_weight, eval_offset and eval_groups, by name and in this order.
@@ -34,7 +34,9 @@ def check_eval_set(eval_set: Any, eval_beside: dict[str, Any], val: Given) -> li
     if any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
         raise ValueError("eval_set must be a list of pairs (X, y)")
     beside = [_of_each(name, values, len(pairs)) for name, values in eval_beside.items()]
-    return [Given(f"eval_set[{i}]", *pair, *(values[i] for values in beside)) for i, pair in enumerate(pairs)]
+    return [
+        GivenRows(f"eval_set[{i}]", *pair, *(values[i] for values in beside)) for i, pair in enumerate(pairs)
+    ]
 
 
 def _of_each(name: str, values: Any, n_pairs: int) -> list[Any]:
@@ -46,14 +48,14 @@ def _of_each(name: str, values: Any, n_pairs: int) -> list[Any]:
     return found
 
 
-def mean_loss_of(loss: Objective, rows: Rows) -> Metric:
+def mean_loss_on(loss: Objective, rows: BinnedRows) -> Metric:
     """Return the mean of a loss as a metric of these rows, of which it may ask the groups."""
-    groups = None if rows.groups is None else loss_rows.make_groups(rows.groups)
-    return Metric(Partial(_mean_loss, loss=loss, groups=groups), name=loss.name)
+    groups = None if rows.groups is None else make_groups(rows.groups)
+    return Metric(Partial(_mean_loss_with_groups, loss=loss, groups=groups), name=loss.name)
 
 
-def _mean_loss(score: Array, y: Any, weight: Array, loss: Any, groups: loss_rows.Groups | None) -> Array:
-    return mean(loss.value(score, loss_rows.Rows(y, weight, groups=groups)), weight)
+def _mean_loss_with_groups(score: Array, y: Any, weight: Array, loss: Any, groups: Groups | None) -> Array:
+    return mean(loss.value(score, Rows(y, weight, groups=groups)), weight)
 
 
 @program
@@ -61,7 +63,7 @@ def _measure(metric: Metric, score: Array, y: Any, weight: Array) -> Array:
     return metric(score, y, weight)
 
 
-def metric_curve(model: Ensemble, metric: Metric, rows: Rows) -> list[float]:
+def metric_curve(model: Ensemble, metric: Metric, rows: BinnedRows) -> list[float]:
     """Score the rows after each round."""
     y = as_target(rows.y, "y")
     weight = as_weight(rows.weight, len(rows.weight), "weight")
