@@ -13,7 +13,8 @@ import pytest
 import jboost
 from jboost import Hyper, Spec, losses
 from jboost._sampling import columns_by_node
-from jboost._split import Rules, totals
+from jboost._split import Rules, leaf_value, totals
+from jboost._split.formulas import sum_of_gains
 from jboost._tree import Growth, choose_engine
 from jboost._tree.engines import BY_LEVEL, PLAIN, WHOLE_TREE
 from jboost.boosting import finish, init
@@ -180,3 +181,82 @@ def test_what_the_library_cannot_do_falls_to_the_next_engine():
 def test_totals_are_those_of_any_column(rng):
     histogram = jnp.asarray(rng.integers(0, 9, (5, 2, 3, 1)))
     np.testing.assert_array_equal(totals(histogram)[..., 0], np.asarray(histogram).sum(axis=0)[..., 0])
+
+
+def values_of(sums, rules):
+    """Return the leaf values of nodes with one output, from their statistics [2 ...] in fixed point."""
+    unit = rules.unit.reshape(-1, *[1] * (sums.ndim - 1))
+    g, h = sums * unit
+    return leaf_value(g, h, rules.hyper)
+
+
+def increasing_in(column):
+    """Refuse splits whose children are in the wrong order in a column, or leave the bounds that their node was given.
+
+    Below a split on the column, the middle of its children's values bounds both sides.
+    """
+
+    def start(key):
+        return jnp.array([[-jnp.inf, jnp.inf]])
+
+    def admit(carry, allowed, rules):
+        return jnp.broadcast_to(allowed[None], (len(carry), allowed.size))
+
+    def weigh(carry, gain, left, right, columns, rules):
+        low, high = values_of(left, rules), values_of(right, rules)
+        inside = (jnp.minimum(low, high) >= carry[:, :1]) & (jnp.maximum(low, high) <= carry[:, 1:])
+        return jnp.where(inside & ((columns != column)[None] | (low <= high)), gain, -jnp.inf)
+
+    def descend(carry, splits, sums, rules):
+        value = values_of(sums, rules).reshape(-1, 2)
+        middle = value.mean(axis=1)
+        is_bound = (splits.feature == column) & (splits.gain > 0)
+        low, high = carry.T
+        left = jnp.stack([low, jnp.where(is_bound, middle, high)], axis=1)
+        right = jnp.stack([jnp.where(is_bound, middle, low), high], axis=1)
+        return jnp.stack([left, right], axis=1).reshape(-1, 2)
+
+    return Growth(start, admit, descend, weigh)
+
+
+@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("categorical", [None, [2]])
+def test_bounds_that_nodes_hand_down_make_a_model_monotone(policy, categorical):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    X[:, 2] = rng.integers(5, size=400)
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 0] + X[:, 1] * (X[:, 2] - 2) + 0.3 * rng.normal(size=400)
+    spec = Spec(n_estimators=8, max_depth=DEPTH, grow_policy=policy)
+    grid = np.linspace(-3, 3, 200)
+
+    def steps(growth):
+        """Return the differences of the predictions along the column, at twenty values of the others."""
+        data = jboost.bin_features(X, categorical=categorical)
+        problem, state = init(losses.squared_error, data, y, spec=spec)
+        bins = jnp.pad(data.bins, ((0, 0), (0, problem.train.weight.size - 400)))
+        problem = dataclasses.replace(problem, growth=growth, engine=choose_engine(spec, growth), bins=bins)
+        model = finish(problem, jax.jit(run)(problem, state)[1])
+        rows = np.repeat(X[:20], grid.size, axis=0)
+        rows[:, 0] = np.tile(grid, 20)
+        found = np.diff(np.asarray(jboost.predict(model, rows)).reshape(20, -1), axis=1)
+        assert (np.asarray(model.trees.feature)[np.asarray(model.trees.gain) > 0] == 0).any()
+        return found
+
+    free = increasing_in(0)._replace(weigh=None)
+    assert steps(free).min() < -0.1
+    assert steps(increasing_in(0)).min() >= -1e-6  # trees are summed in floats
+
+
+def test_nodes_of_a_level_may_choose_their_split_in_another_way():
+    free = interactions(np.ones((1, 4), bool))
+    plain = fit(free, "symmetric")
+    as_ever = fit(free._replace(combine=sum_of_gains), "symmetric")
+    np.testing.assert_array_equal(as_ever.leaf_value, plain.leaf_value)
+    by_one = fit(free._replace(combine=lambda gain: gain.max(axis=0)), "symmetric")
+    each = fit(free, "depthwise")
+    # Both start with the same root; then the node that gains most decides for the level.
+    best = np.argmax(each.trees.gain[0, 1:3])
+    for name in ("feature", "threshold", "gain"):
+        ours, theirs = (np.asarray(getattr(model.trees, name))[0] for model in (by_one, each))
+        assert (ours[0], ours[1]) == (theirs[0], theirs[1 + best])
+    assert (np.asarray(by_one.trees.feature) != np.asarray(plain.trees.feature)).any()

@@ -84,7 +84,9 @@ def both_searches(histogram: Any, rules: Rules, missing: bool) -> tuple[Best, Be
     absent = histogram[0] if missing else None
     lefts = jnp.cumsum(histogram[:-1], axis=0, dtype=histogram.dtype)
     total = totals(histogram)
-    return search(lefts, absent, total, rules), search_in_turn(histogram, absent, total, rules)
+    columns = jnp.arange(histogram.shape[3], dtype=jnp.int32)
+    at_once = search(lefts, absent, total, columns, rules)
+    return at_once, search_in_turn(histogram, absent, total, columns, rules)
 
 
 @pytest.mark.parametrize(("k", "missing"), [(1, True), (3, True), (1, False)])

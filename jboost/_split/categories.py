@@ -38,7 +38,10 @@ def order_categories(histogram: Histogram, rules: Rules) -> Order:
     return Order(jnp.argsort(key, axis=0, stable=True).astype(jnp.int32), n_present, one_hot)
 
 
-def best_categories(histogram: Histogram, order: Order, rules: Rules, has_missing: bool) -> Best:
+def best_categories(
+    histogram: Histogram, order: Order, columns: Int[Array, " f"], rules: Rules, has_missing: bool
+) -> Best:
+    """Find the best cut of the ordered categories of each node (or of the level) and of each of these columns."""
     total = totals(histogram)
     missing = histogram[0]
     ranks = jnp.arange(histogram.shape[0], dtype=jnp.int32)[:, None, None]
@@ -49,7 +52,7 @@ def best_categories(histogram: Histogram, order: Order, rules: Rules, has_missin
     lefts = jnp.where(
         order.one_hot[None, None], total[None] - ordered, prefix
     )  # with missing values on the left
-    return search(lefts, missing if has_missing else None, total, rules)
+    return search(lefts, missing if has_missing else None, total, columns, rules)
 
 
 def category_set(

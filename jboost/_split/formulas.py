@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -11,11 +14,17 @@ from jboost._spec import Hyper, Spec
 
 @pytree
 class Rules:
-    """What makes a split good: the regularisation, and how the statistics are kept in fixed point."""
+    """What makes a split good: the regularisation, how the statistics are kept in fixed point, and further conditions.
+
+    `weigh` and `combine` are those of a `Growth`, and `carry` what its nodes were given; None: there are none.
+    """
 
     hyper: Hyper
     factor: Float[Array, " c"]  # what each statistic was multiplied by before it was rounded; a power of two
     spec: Spec = static_field()
+    weigh: Callable[..., Array] | None = static_field(default=None)
+    combine: Callable[[Array], Array] | None = static_field(default=None)
+    carry: Any = None
 
     @property
     def unit(self) -> Float[Array, " c"]:
@@ -74,11 +83,20 @@ def node_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rule
 
 
 def candidate_gain(
-    left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rules
+    left: Int[Array, "c l f"], total: Int[Array, "c l 1"], columns: Int[Array, " f"], rules: Rules
 ) -> Float[Array, "s f"]:
-    """The gain of a candidate: of each node, or summed over the nodes that it helps (symmetric growth, s = 1)."""
+    """The gain of a candidate in each of these columns: of each node, or of all together (symmetric growth, s = 1)."""
     gain = node_gain(left, total, rules)
-    return sum_in_pairs(jnp.maximum(gain, 0.0))[None] if rules.spec.symmetric else gain
+    if rules.weigh is not None:
+        gain = rules.weigh(rules.carry, gain, left, total - left, columns, rules)
+    if not rules.spec.symmetric:
+        return gain
+    return (rules.combine or sum_of_gains)(gain)[None]
+
+
+def sum_of_gains(gain: Float[Array, "l f"]) -> Float[Array, " f"]:
+    """Sum over the nodes that a split helps; the others do without it at no cost."""
+    return sum_in_pairs(jnp.maximum(gain, 0.0))
 
 
 def real(sums: Int[Array, "..."], scale: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -24,13 +24,16 @@ class Best(NamedTuple):
 
 def best_thresholds(histogram: Histogram, rules: Rules, has_missing: bool) -> Best:
     """Find the best threshold of each node (or of the level) and feature, by whatever is fastest on the platform."""
+    columns = jnp.arange(histogram.shape[3], dtype=jnp.int32)
 
     def at_once(histogram: Histogram) -> Best:
         lefts = jnp.cumsum(histogram[:-1], axis=0, dtype=histogram.dtype)
-        return search(lefts, histogram[0] if has_missing else None, totals(histogram), rules)
+        return search(lefts, histogram[0] if has_missing else None, totals(histogram), columns, rules)
 
     def in_turn(histogram: Histogram) -> Best:
-        return search_in_turn(histogram, histogram[0] if has_missing else None, totals(histogram), rules)
+        return search_in_turn(
+            histogram, histogram[0] if has_missing else None, totals(histogram), columns, rules
+        )
 
     return by_platform(histogram, cpu=in_turn, default=at_once)
 
@@ -39,10 +42,11 @@ def search(
     lefts: Int[Array, "b c l f"],
     missing: Int[Array, "c l f"] | None,
     total: Int[Array, "c l 1"],
+    columns: Int[Array, " f"],
     rules: Rules,
 ) -> Best:
     """Evaluate every candidate at once. `lefts` holds what goes left, missing values included."""
-    gains = jax.vmap(partial(candidate_gain, total=total, rules=rules))
+    gains = jax.vmap(partial(candidate_gain, total=total, columns=columns, rules=rules))
     gain = gains(lefts)[:, None]
     if missing is not None:
         gain = jnp.concatenate([gain, gains(lefts - missing[None])[:, None]], axis=1)
@@ -53,7 +57,11 @@ def search(
 
 
 def search_in_turn(
-    histogram: Histogram, missing: Int[Array, "c l f"] | None, total: Int[Array, "c l 1"], rules: Rules
+    histogram: Histogram,
+    missing: Int[Array, "c l f"] | None,
+    total: Int[Array, "c l 1"],
+    columns: Int[Array, " f"],
+    rules: Rules,
 ) -> Best:
     """Do the same with one running sum: on a CPU several times faster than all candidates at once."""
 
@@ -61,14 +69,14 @@ def search_in_turn(
         left, best = carry
         position, here = row
         left = left + here
-        best = _better(best, candidate_gain(left, total, rules), 2 * position)
+        best = _better(best, candidate_gain(left, total, columns, rules), 2 * position)
         if missing is not None:
-            best = _better(best, candidate_gain(left - missing, total, rules), 2 * position + 1)
+            best = _better(best, candidate_gain(left - missing, total, columns, rules), 2 * position + 1)
         return (left, best), None
 
     nowhere = jnp.zeros_like(histogram[0])
     gain = candidate_gain(
-        nowhere, total, rules
+        nowhere, total, columns, rules
     )  # for its type alone: inside shard_map it may vary over devices
     nothing = Best(jnp.full_like(gain, -jnp.inf), jnp.zeros_like(gain, dtype=jnp.int32))
     positions = jnp.arange(histogram.shape[0] - 1, dtype=jnp.int32)

@@ -1,11 +1,11 @@
-"""How a tree may be kept from growing freely: what is carried down with its nodes, and what that forbids."""
+"""How a tree may be kept from growing freely: what is handed down with its nodes, and what candidates are then worth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jboost._split import Rules, Tree
 
@@ -27,8 +27,15 @@ class Growth(NamedTuple):
     descend : function (carry, splits, sums int32 [c 2l], rules) -> carry
         What the 2 l children are given, in their order: the left and the right child of each node in turn. `splits` are
         those of the level above, and `sums` the statistics of the children in fixed point.
+    weigh : function (carry, gain [l f], left int32 [c l f], right [c l f], columns int32 [f], rules) -> gain [l f]
+        What a candidate in each of some columns is worth to each node, given the statistics of both sides; -inf
+        forbids it, as a bound on the values of the children may. None: its gain.
+    combine : function (gain [l f]) -> gain [f]
+        What it is worth to a level whose nodes share a split (symmetric growth). None: the sum of what is above 0.
     """
 
     start: Callable[[Array], Carry]
     admit: Callable[[Carry, Bool[Array, " f"], Rules], Bool[Array, "l f"]]
     descend: Callable[[Carry, Tree, Int[Array, "c l"], Rules], Carry]
+    weigh: Callable[..., Float[Array, "l f"]] | None = None
+    combine: Callable[[Float[Array, "l f"]], Float[Array, " f"]] | None = None

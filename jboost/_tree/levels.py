@@ -6,6 +6,7 @@ node, and the rows moved to node 2 * node + goes_right.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import jax
@@ -51,6 +52,7 @@ def grow_by_level(
         if growth is not None:
             carry = _carried(growth, key, carry, levels, histogram, rules)
             allowed = growth.admit(carry, allowed, rules)
+            rules = dataclasses.replace(rules, weigh=growth.weigh, combine=growth.combine, carry=carry)
         split, right_is_lighter = best_split(histogram, rules, layout, allowed)
         levels.append(split)
         goes_right = route(columns.bins, node, split, routing_table(split, layout), layout)
