@@ -68,6 +68,43 @@ INVERSE_LINKS = {
 }
 
 
+# --- Best constants: the formulas for them, constant(y, mean) -----------------------------------------------
+
+
+def _mean(y, mean):
+    return mean(y)
+
+
+def _log_of_mean(y, mean):
+    return _log(mean(y))
+
+
+def _log_odds(y, mean):
+    y = jnp.asarray(y, float)
+    of_0, of_1 = mean(jnp.stack([1 - y, y], axis=1))  # 1 - mean(y) would cancel where nearly all are 1
+    return _log(of_1) - _log(of_0)
+
+
+def _half_log_odds(y, mean):  # of y 0 or 1; between them there is no formula
+    return _log_odds(y, mean) / 2
+
+
+def _log_shares(y, mean, n_classes):
+    share = mean(jnp.asarray(y, float)[:, None] == jnp.arange(n_classes, dtype=float)[None])
+    score, occurs = _log(share), share > 0
+    # Which number is added to all scores does not matter: small ones are the most precise.
+    return score - jnp.sum(jnp.where(occurs, score, 0)) / jnp.sum(occurs, dtype=score.dtype)
+
+
+def _log(mean):
+    """Return log(mean), and of 0, where the best constant lies at infinity, one whose gradient is lost in rounding.
+
+    The derivative is that by the mean also there, 1 / exp(log).
+    """
+    least = jnp.finfo(mean.dtype).eps ** 2
+    return jnp.log(mean + jnp.where(mean > 0, 0, least))
+
+
 # --- Regression ---------------------------------------------------------------------------------------------
 
 
@@ -77,7 +114,7 @@ def _squared_error(score, y):
     return 0.5 * jnp.sum(jnp.square(score - y))
 
 
-squared_error = Loss(_squared_error, check_target=check_real, name="squared_error")
+squared_error = Loss(_squared_error, check_target=check_real, name="squared_error", constant=_mean)
 
 
 def _absolute(residual):
@@ -214,7 +251,9 @@ def _poisson(score, y):
     return jnp.sum(jnp.exp(score) - y * score)
 
 
-poisson = Loss(_poisson, inverse_link=exp, check_target=check_non_negative, name="poisson")
+poisson = Loss(
+    _poisson, inverse_link=exp, check_target=check_non_negative, name="poisson", constant=_log_of_mean
+)
 
 
 # L = score + y exp(-score);  g = 1 - y / mean,  h = y / mean.  Half the unit deviance, less terms of y alone
@@ -223,7 +262,7 @@ def _gamma(score, y):
     return jnp.sum(score + y * jnp.exp(-score))
 
 
-gamma = Loss(_gamma, inverse_link=exp, check_target=check_positive, name="gamma")
+gamma = Loss(_gamma, inverse_link=exp, check_target=check_positive, name="gamma", constant=_log_of_mean)
 
 
 # L = mean^(2 - p) / (2 - p) - y mean^(1 - p) / (1 - p);  g = mean^(2 - p) - y mean^(1 - p), p the power
@@ -260,6 +299,7 @@ def tweedie(power: float) -> Loss:
         inverse_link=exp,
         check_target=check_non_negative,
         name=with_number("tweedie", power),
+        constant=_log_of_mean,
     )
 
 
@@ -272,7 +312,9 @@ def _logistic(score, y):
     return jnp.sum(jax.nn.softplus(score) - y * score)
 
 
-logistic = Loss(_logistic, inverse_link=sigmoid, check_target=check_probability, name="logistic")
+logistic = Loss(
+    _logistic, inverse_link=sigmoid, check_target=check_probability, name="logistic", constant=_log_odds
+)
 
 
 # L = exp(-z score), z = 2 y - 1, score half the log odds;  g = -z L,  h = L.  Overflows beyond |score| = 88
@@ -283,7 +325,11 @@ def _exponential(score, y):
 
 
 exponential = Loss(
-    _exponential, inverse_link=sigmoid_of_double, check_target=check_binary, name="exponential"
+    _exponential,
+    inverse_link=sigmoid_of_double,
+    check_target=check_binary,
+    name="exponential",
+    constant=_half_log_odds,
 )
 
 
@@ -331,4 +377,5 @@ def softmax(n_classes: int) -> Loss:
         inverse_link=softmax_of_scores,
         check_target=functools.partial(check_label, n_classes=n_classes),
         name=f"softmax({n_classes})",
+        constant=Partial(_log_shares, n_classes=n_classes),
     )

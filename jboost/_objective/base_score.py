@@ -13,7 +13,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
-from jboost._objective.rows import Rows
+from jboost._objective.rows import Rows, per_row
 from jboost._runtime.typing import Reduce, varying_alike
 
 MAX_ITERATIONS = 100
@@ -25,8 +25,9 @@ ROUNDING = 16  # units of rounding below which a mean over the rows is taken for
 def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[Array, " k"]:
     """Return F0 = argmin over c of sum_i w_i loss(c + offset_i, y_i).
 
-    It is found by damped Newton steps, then one differentiable step whose derivative by weights, targets and the
-    parameters of the loss is that of the implicit function. Rows of weight 0 do not count, even when their loss is NaN.
+    A loss may bring a formula for it, `constant`, for rows without offset. Else it is found by damped Newton steps,
+    then one differentiable step whose derivative by weights, targets and the parameters of the loss is that of the
+    implicit function. Rows of weight 0 do not count, even when their loss is NaN.
     Where the minimum lies at infinity (a Poisson target of zeros, one class only) the result is finite and its gradient
     negligible; where the loss does not depend on c at all, as in a ranking, it is 0.
 
@@ -60,6 +61,9 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     """
     dtype = jnp.result_type(float)
     weight = jnp.asarray(rows.weight, dtype)
+    if loss.constant is not None and rows.offset is None:
+        constant = jnp.asarray(loss.constant(rows.y, weighted_mean(weight, reduce)), dtype)
+        return jnp.broadcast_to(constant, (loss.n_outputs or 1,))
     rows = dataclasses.replace(rows, weight=weight)
     share = weight / jax.lax.stop_gradient(total(weight, reduce))
     origin = jnp.zeros(loss.n_outputs or 1, dtype)
@@ -69,6 +73,24 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     start = _mean_of_target(loss, rows_frozen, share_frozen, reduce)
     minimum = _minimise(lambda constant: moments(constant, *frozen), origin, start, loss.needs_all_rows)
     return _with_implicit_derivative(moments, minimum, *parameters)
+
+
+def weighted_mean(weight: Float[Array, " n"], reduce: Reduce | None = None) -> Callable[[Any], Array]:
+    """Return the function (values [n ...]) -> their mean over the rows, the same bits in any order of the rows.
+
+    The mean of what a first mean leaves corrects it, so that the mean of equal values is that value: a target that is
+    constant has no residuals.
+    """
+    share = weight / total(weight, reduce)
+
+    def mean(values: Any) -> Float[Array, "..."]:
+        values = jnp.asarray(values, share.dtype)
+        column = per_row(share, values)
+        values = jnp.where((column > 0) | jnp.isfinite(values), values, 0)
+        near = total(column * values, reduce)
+        return near + total(column * (values - near[None]), reduce)
+
+    return mean
 
 
 class _Moments(NamedTuple):

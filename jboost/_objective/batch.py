@@ -23,7 +23,7 @@ class BatchLoss(Objective):
         ``function(score, y, weight) -> scalar`` of all n rows: score [n], or [n k] with k outputs; y [n], or a pytree
         of arrays; weight [n]. It should be a weighted sum rather than a mean: its scale decides, with the penalties on
         leaves and `min_child_weight`, how far a step goes. A row of weight 0 must not count.
-    n_outputs, inverse_link, hessian_floor, leaf, check_target, name, allow_nan
+    n_outputs, inverse_link, hessian_floor, leaf, check_target, name, allow_nan, constant
         As in `Loss`.
     hessian : {"diagonal", "first_order"}, default "diagonal"
         "diagonal" takes the second derivative by each score: exactly for up to 32 scores, beyond by an estimate of 16

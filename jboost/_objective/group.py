@@ -31,7 +31,7 @@ class GroupLoss(Objective):
         a pytree of arrays; mask bool [m], True for the rows that are there. Where it is False, score and y are those of
         another row of the group, and must not count. No weight: a row's derivatives are multiplied by its weight, and
         the value by the mean weight of the group.
-    n_outputs, inverse_link, hessian_floor, leaf, check_target, name, allow_nan
+    n_outputs, inverse_link, hessian_floor, leaf, check_target, name, allow_nan, constant
         As in `Loss`.
     hessian : {"diagonal", "first_order"}, default "diagonal"
         "diagonal" takes the second derivative by each score: exactly, one pass for each row of a group, in groups of up

@@ -59,6 +59,10 @@ class Loss(Objective):
         Like the score, or [k k] with ``hessian="full"``.
     allow_nan : bool, default False
         Whether the target may hold NaN, which the function must then deal with: several targets with gaps.
+    constant : callable or None, default None
+        ``constant(y, mean)``, the constant score, scalar or [k], that minimises the weighted loss, where there is a
+        formula; without one it is searched for, which takes a second to compile, and so it is beside an offset. `y` is
+        the whole target; ``mean(values)`` is the weighted mean over the rows of an array [n ...] made of it.
 
     Raises
     ------
@@ -74,6 +78,12 @@ class Loss(Objective):
     >>> log_cosh = Loss(log_cosh, name="log_cosh")
     >>> round(float(log_cosh(1.0, 3.0)), 4)
     1.325
+
+    A loss whose best constant is known, a geometric mean:
+
+    >>> squares_of_logs = Loss(
+    ...     lambda score, y: (score - jnp.log(y)) ** 2, constant=lambda y, mean: mean(jnp.log(y)), inverse_link=jnp.exp
+    ... )
     """
 
     def value(self, score: Float[Array, "n *k"], rows: Rows) -> Float[Array, " n"]:

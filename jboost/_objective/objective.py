@@ -16,14 +16,15 @@ from jboost._runtime.typing import identity
 
 HessianKind = Literal["diagonal", "full", "first_order"]
 
-_PARTS = ("function", "leaf", "curvature")  # which may hold numbers
+_PARTS = ("function", "leaf", "curvature", "constant")  # which may hold numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Objective(ByValue):
     """Fields of `Loss`, `GroupLoss` and `BatchLoss`, which say what they mean.
 
-    JAX sees a pytree: the arrays and floats in `function`, `leaf` and `curvature` are its leaves, all else is static.
+    JAX sees a pytree: the arrays and floats in `function`, `leaf`, `curvature` and `constant` are its leaves, all
+    else is static.
     """
 
     function: Callable[..., Any]
@@ -36,6 +37,7 @@ class Objective(ByValue):
     name: str | None = None
     curvature: Callable[..., Any] | None = None
     allow_nan: bool = False
+    constant: Callable[..., Any] | None = None
 
     needs_all_rows: ClassVar[bool] = False  # whether the rows depend on each other
     pads: ClassVar[bool] = True  # whether rows of weight 0 may be added
@@ -44,7 +46,7 @@ class Objective(ByValue):
         for name in ("function", "inverse_link"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be callable, got {getattr(self, name)!r}")
-        for name in ("check_target", "curvature"):
+        for name in ("check_target", "curvature", "constant"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be callable or None, got {getattr(self, name)!r}")
         if self.n_outputs is not None and (type(self.n_outputs) is not int or self.n_outputs < 1):

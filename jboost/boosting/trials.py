@@ -21,7 +21,7 @@ from jboost.metrics import Metric
 
 
 def try_functions(problem: Problem) -> None:
-    """Try the metric, the sampler, the curvature and a leaf rule that the user brings."""
+    """Try the metric, the sampler, the curvature, the best constant and a leaf rule that the user brings."""
     n, k = problem.train.weight.size, problem.loss.n_outputs or 1
     dtype = problem.train.weight.dtype
     score = jax.ShapeDtypeStruct((n, k), dtype)
@@ -34,6 +34,8 @@ def try_functions(problem: Problem) -> None:
         _expect("sampler", form, found, (n,), "biuf")
     if problem.loss.curvature is not None:
         _try_curvature(problem)
+    if problem.loss.constant is not None:
+        _try_constant(problem)
     if type(problem.loss.leaf).__module__.partition(".")[0] != "jboost":
         _try_rule(problem, score)
 
@@ -75,6 +77,20 @@ def _try_curvature(problem: Problem) -> None:
     form = "curvature, in the shape of the scores or, if it is full, a matrix"
     found = _form_of("curvature", form, loss.curvature, *arguments)
     _expect("curvature", form, found, expected, "f")
+
+
+def _try_constant(problem: Problem) -> None:
+    loss, weight = problem.loss, problem.train.weight
+
+    def mean(values: Any) -> Array:
+        if jnp.shape(values)[:1] != weight.shape:
+            raise ValueError(f"mean takes an array with one entry per row, got shape {jnp.shape(values)}")
+        return jnp.zeros(jnp.shape(values)[1:], weight.dtype)
+
+    form = "constant(y, mean) -> scalar or [k]"
+    found = _form_of("constant", form, lambda y: loss.constant(y, mean), problem.train.y)
+    shape = () if getattr(found, "shape", None) == () else (loss.n_outputs or 1,)
+    _expect("constant", form, found, shape, "f")
 
 
 def _try_rule(problem: Problem, score: Any) -> None:
