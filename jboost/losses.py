@@ -347,6 +347,11 @@ def _softmax(score, y):
     return jnp.log(functools.reduce(jnp.add, [jnp.exp(one - top) for one in classes])) + top - of_y
 
 
+def _softmax_diagonal(score, y):
+    p = jax.nn.softmax(score)
+    return p * (1 - p)
+
+
 def softmax(n_classes: int) -> Loss:
     """Return the multiclass log loss (cross entropy) of `n_classes` scores; y [n] holds class numbers from 0.
 
@@ -378,4 +383,5 @@ def softmax(n_classes: int) -> Loss:
         check_target=functools.partial(check_label, n_classes=n_classes),
         name=f"softmax({n_classes})",
         constant=Partial(_log_shares, n_classes=n_classes),
+        diagonal=_softmax_diagonal if n_classes > FEW else None,
     )

@@ -63,6 +63,10 @@ class Loss(Objective):
         ``constant(y, mean)``, the constant score, scalar or [k], that minimises the weighted loss, where there is a
         formula; without one it is searched for, which takes a second to compile, and so it is beside an offset. `y` is
         the whole target; ``mean(values)`` is the weighted mean over the rows of an array [n ...] made of it.
+    diagonal : callable or None, default None
+        ``diagonal(score, y) -> [k]`` of one row of several outputs: the second derivative by each of them, where a
+        formula takes one pass, and automatic differentiation k. It must be the true one: what is to be taken instead
+        of it is a `curvature`.
 
     Raises
     ------
@@ -97,7 +101,7 @@ class Loss(Objective):
         return jax.vmap(jax.value_and_grad(self.function))(score, rows.y)
 
     def hessian_diagonal(self, score: Float[Array, "n *k"], rows: Rows) -> tuple[Array, Array, Array]:
-        """Return value, g and the second derivative by each output, a column at a time."""
+        """Return value, g and the second derivative by each output, a column at a time unless there is a formula."""
 
         def at(score: Array) -> tuple[Array, Array]:
             return self.value_and_grad(score, rows)
@@ -106,6 +110,8 @@ class Loss(Objective):
             # A tangent of one gives the whole derivative, and all three results fuse into one pass over the rows.
             (value, g), (_, h) = jax.jvp(at, (score,), (jnp.ones_like(score),))
             return value, g, h
+        if self.diagonal is not None:
+            return *self.value_and_grad(score, rows), jax.vmap(self.diagonal)(score, rows.y)
         (value, g), hessian_column = jax.linearize(at, score)
         columns = jnp.arange(score.shape[1])
         return value, g, jax.lax.map(lambda j: hessian_column(_one_hot_rows(score, j))[1][:, j], columns).T

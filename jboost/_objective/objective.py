@@ -16,15 +16,14 @@ from jboost._runtime.typing import identity
 
 HessianKind = Literal["diagonal", "full", "first_order"]
 
-_PARTS = ("function", "leaf", "curvature", "constant")  # which may hold numbers
+_PARTS = ("function", "leaf", "curvature", "constant", "diagonal")  # which may hold numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Objective(ByValue):
     """Fields of `Loss`, `GroupLoss` and `BatchLoss`, which say what they mean.
 
-    JAX sees a pytree: the arrays and floats in `function`, `leaf`, `curvature` and `constant` are its leaves, all
-    else is static.
+    JAX sees a pytree: the arrays and floats in its functions and its leaf rule are its leaves, all else is static.
     """
 
     function: Callable[..., Any]
@@ -38,6 +37,7 @@ class Objective(ByValue):
     curvature: Callable[..., Any] | None = None
     allow_nan: bool = False
     constant: Callable[..., Any] | None = None
+    diagonal: Callable[..., Any] | None = None
 
     needs_all_rows: ClassVar[bool] = False  # whether the rows depend on each other
     pads: ClassVar[bool] = True  # whether rows of weight 0 may be added
@@ -46,7 +46,7 @@ class Objective(ByValue):
         for name in ("function", "inverse_link"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be callable, got {getattr(self, name)!r}")
-        for name in ("check_target", "curvature", "constant"):
+        for name in ("check_target", "curvature", "constant", "diagonal"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be callable or None, got {getattr(self, name)!r}")
         if self.n_outputs is not None and (type(self.n_outputs) is not int or self.n_outputs < 1):
@@ -64,6 +64,10 @@ class Objective(ByValue):
             raise TypeError(f"leaf must have needs_all_rows, True or False, got {self.leaf!r}")
         if self.curvature is not None and self.hessian == "first_order":
             raise ValueError('curvature must be None with hessian="first_order", which takes 1 instead')
+        if self.diagonal is not None and self.needs_all_rows:
+            raise ValueError(
+                f"diagonal must be None for a {type(self).__name__}: it is a function of one row"
+            )
         if self.hessian == "full" and self.needs_all_rows:
             raise ValueError(
                 f'hessian must be "diagonal" or "first_order" for a {type(self).__name__}, got "full"'

@@ -21,7 +21,7 @@ from jboost.metrics import Metric
 
 
 def try_functions(problem: Problem) -> None:
-    """Try the metric, the sampler, the curvature, the best constant and a leaf rule that the user brings."""
+    """Try the metric, the sampler, the functions of a loss beside itself, and a leaf rule that the user brings."""
     n, k = problem.train.weight.size, problem.loss.n_outputs or 1
     dtype = problem.train.weight.dtype
     score = jax.ShapeDtypeStruct((n, k), dtype)
@@ -32,8 +32,9 @@ def try_functions(problem: Problem) -> None:
         form = "sampler(key, g [n k], h [n k], weight [n]) -> weight [n]"
         found = _form_of("sampler", form, problem.sampler, key, score, score, problem.train.weight)
         _expect("sampler", form, found, (n,), "biuf")
-    if problem.loss.curvature is not None:
-        _try_curvature(problem)
+    for name in ("curvature", "diagonal"):
+        if getattr(problem.loss, name) is not None:
+            _try_second_derivative(problem, name)
     if problem.loss.constant is not None:
         _try_constant(problem)
     if type(problem.loss.leaf).__module__.partition(".")[0] != "jboost":
@@ -69,14 +70,14 @@ def _try_metric(metric: Metric, rows: Rows, n_outputs: int | None) -> None:
     _expect("metric", form, found, (), "biuf")
 
 
-def _try_curvature(problem: Problem) -> None:
+def _try_second_derivative(problem: Problem, name: str) -> None:
     loss = problem.loss
     arguments = abstract_arguments(loss, loss.n_outputs, problem.train.y)
     of_scores = arguments[0].shape
-    expected = (*of_scores, *of_scores) if loss.hessian == "full" else of_scores
-    form = "curvature, in the shape of the scores or, if it is full, a matrix"
-    found = _form_of("curvature", form, loss.curvature, *arguments)
-    _expect("curvature", form, found, expected, "f")
+    expected = (*of_scores, *of_scores) if name == "curvature" and loss.hessian == "full" else of_scores
+    form = f"{name}, in the shape of the scores" + " or, if it is full, a matrix" * (name == "curvature")
+    found = _form_of(name, form, getattr(loss, name), *arguments)
+    _expect(name, form, found, expected, "f")
 
 
 def _try_constant(problem: Problem) -> None:
