@@ -83,6 +83,8 @@ def test_a_users_copy_of_a_loss_gives_the_identical_model(name):
         for loss in (built_in, copy)
     ]
     assert (np.asarray(fits[0].trees.gain) > 0).any()
+    if name == "softmax":  # scores of all classes may be moved alike
+        fits = [dataclasses.replace(model, base=model.base - model.base.mean()) for model in fits]
     assert_same_models(*fits, rtol=1e-9)
 
 
