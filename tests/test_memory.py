@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -47,3 +49,27 @@ def test_large_fits_ask_for_it_before_and_after_they_compile(most_rows, monkeypa
     X = rng.normal(size=(100, 2)).astype(np.float32)
     jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=7, max_depth=2))
     assert len(calls) == (2 if most_rows == 10 else 0)
+
+
+def test_so_do_wide_ones(monkeypatch, rng):
+    calls = []
+    monkeypatch.setattr(chunks, "ROOMY_NUMBERS", 300)
+    monkeypatch.setattr(chunks, "release_freed", lambda: calls.append(1))
+    X = rng.normal(size=(100, 2)).astype(np.float32)
+    jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=7, max_depth=2))
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(("k", "most"), [(1, 64), (1000, 16), (1_000_000, 1)])
+def test_what_a_call_returns_is_bounded_and_not_kept_whole(k, most):
+    """64 leaves of 1000 outputs, values and Hessians, are half a megabyte a round."""
+    X = np.zeros((64, 2))
+    X[::2] = 1
+    problem, state = jboost.boosting.init(
+        jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(max_depth=6)
+    )
+    score = np.broadcast_to(np.zeros((), np.float32), (64, k))  # takes no memory
+    assert chunks._capacity(problem, dataclasses.replace(state, score=score)) == most
+    room = chunks._blank(problem, state, chunks.CAPACITY)
+    made = chunks._first_rounds(room, 1)
+    assert all(array.base is None and len(array) == 1 for array in jax.tree.leaves(made))

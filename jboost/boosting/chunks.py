@@ -27,6 +27,8 @@ from jboost.boosting.rounds import Problem, Round, State, is_finished, step, tra
 from jboost.boosting.stopping import history_of, losses_after
 
 CAPACITY = 64  # rounds that one call can return
+ROOM = 8 << 20  # bytes that they may take
+ROOMY_NUMBERS = 2**20  # codes and scores from which on memory counts, however few the rows
 CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl-C
 QUIET_SECONDS = 2.0  # a fit shorter than this shows no progress bar unless asked to
 
@@ -51,9 +53,10 @@ def drive(
     unknown = {"base": None, "edges": None}  # to the program, which need not know them
     problem = dataclasses.replace(problem, spec=spec, draws=draws_any(problem.hyper), **unknown)
     chunks = [_blank(problem, state, 0, np)]
-    done, size, loss = 0, 1, jnp.nan
+    done, size, most, loss = 0, 1, _capacity(problem, state), jnp.nan
     to_beat, start = state.best_metric, time.perf_counter()
-    memory_counts = problem.train.weight.size >= ROOMY_ROWS
+    n_rows, n_numbers = problem.train.weight.size, problem.bins.size + state.score.size
+    memory_counts = n_rows >= ROOMY_ROWS or n_numbers >= ROOMY_NUMBERS
     hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal
     delay = QUIET_SECONDS if verbose is None else 0.0
     with tqdm(total=wanted, desc="boosting", unit="round", disable=hidden, delay=delay) as bar:
@@ -73,7 +76,7 @@ def drive(
                 )
                 if stops or finished or not np.isfinite(loss):
                     break
-                size = _next_size(count, time.perf_counter() - began)
+                size = min(_next_size(count, time.perf_counter() - began), most)
         except KeyboardInterrupt:
             warn(f"interrupted: the model holds the first {done} rounds")
         finally:
@@ -85,7 +88,7 @@ def drive(
 def run_chunk(
     problem: Problem, state: State, n_rounds: int | Int[Array, ""]
 ) -> tuple[State, Round, Float[Array, ""], Array]:
-    """Run up to `n_rounds` rounds; return them in the first places of `CAPACITY`, and the loss after them."""
+    """Run up to `n_rounds` rounds; return them in the first places of `_capacity`, and the loss after them."""
     mesh = _devices.mesh_for(problem.train.weight.size, needs_all_rows(problem))
     if mesh is None:
         return _rounds(problem, state, n_rounds)
@@ -107,7 +110,9 @@ def _rounds(
         place = state.round - first
         return new, jax.tree.map(lambda all_, one: all_.at[place].set(one), rounds, result)
 
-    state, rounds = jax.lax.while_loop(goes_on, one_more, (state, _blank(problem, state, CAPACITY)))
+    state, rounds = jax.lax.while_loop(
+        goes_on, one_more, (state, _blank(problem, state, _capacity(problem, state)))
+    )
     return state, rounds, train_loss(problem, state, axis), is_finished(problem, state)
 
 
@@ -129,8 +134,15 @@ def _blank(problem: Problem, state: State, n: int, numpy: Any = jnp) -> Round:
     return Round(tree, leaves, leaves, counts, zeros(n, dtype), zeros(n, dtype))
 
 
+def _capacity(problem: Problem, state: State) -> int:
+    """How many rounds a call returns: fewer than `CAPACITY` where many outputs make them large."""
+    of_one = sum(array.nbytes for array in jax.tree.leaves(_blank(problem, state, 1, np)))
+    return int(np.clip(ROOM // of_one, 1, CAPACITY))
+
+
 def _first_rounds(rounds: Round, count: int) -> Round:
-    return jax.tree.map(lambda array: np.asarray(array)[:count], rounds)
+    """Copy what was made: a view would keep the room for all that there might have been."""
+    return jax.tree.map(lambda array: np.asarray(array)[:count].copy(), rounds)
 
 
 def _joined(parts: list[Round]) -> Round:
