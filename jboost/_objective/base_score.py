@@ -272,7 +272,7 @@ def _scaled_eigen(h: Array) -> tuple[Array, Array, Array]:
 
 def _with_explicit_closure(
     function: Callable[..., Any], *examples: Any
-) -> tuple[Callable[..., Any], list[Array]]:
+) -> tuple[Callable[..., Any], list[Any]]:
     """Return the function of (what it closes over, leaves of its arguments), and the arrays it closes over.
 
     So the loop can be kept from being differentiated by them, and the derivative below can be. Unlike
@@ -281,7 +281,7 @@ def _with_explicit_closure(
     program, shapes = jax.make_jaxpr(function, return_shape=True)(*examples)
     structure, n_closed_over = jax.tree.structure(shapes), len(program.consts)
 
-    def explicit(first: Array, *rest: Array) -> Any:
+    def explicit(first: Array, *rest: Any) -> Any:
         closed_over, arguments = rest[:n_closed_over], rest[n_closed_over:]
         results = jax.core.eval_jaxpr(program.jaxpr, closed_over, first, *arguments)
         return jax.tree.unflatten(structure, results)
@@ -289,21 +289,21 @@ def _with_explicit_closure(
     return explicit, program.consts
 
 
-def _with_implicit_derivative(moments: Callable[..., _Moments], minimum: Array, *parameters: Array) -> Array:
+def _with_implicit_derivative(moments: Callable[..., _Moments], minimum: Array, *parameters: Any) -> Array:
     """Return `minimum` with the derivatives of the solution c of G(c, parameters) = 0: dc = -H^-1 dG.
 
     A direction in which the loss is flat has none.
     """
 
     @jax.custom_jvp
-    def solution(minimum: Array, *parameters: Array) -> Array:
+    def solution(minimum: Array, *parameters: Any) -> Array:
         return minimum
 
     def rule(primals: Any, tangents: Any) -> tuple[Array, Array]:
         constant = solution(*primals)  # so that the derivative can be differentiated in turn
         moving = [i for i, t in enumerate(tangents) if i > 0 and not isinstance(t, SymbolicZero)]
 
-        def slope_and_curvature(*moved: Array) -> tuple[Array, Array]:
+        def slope_and_curvature(*moved: Any) -> tuple[Array, Array]:
             place = dict(zip(moving, moved, strict=True))
             at = moments(constant, *(place.get(i, primals[i]) for i in range(1, len(primals))))
             return at.g, at.h
