@@ -70,7 +70,7 @@ def check_weight(weight: Any, n_rows: int, name: str, of_each: str = "row") -> F
     """Return concrete weights in float64, ones by default; raise unless they are finite, non-negative and not all 0."""
     if weight is None:
         return np.ones(n_rows)
-    given = _on_host(weight, name)
+    given = on_host(weight, name)
     _check_form_of_weight(given, n_rows, name, of_each)
     values = given.astype(np.float64)
     if not np.isfinite(values).all() or (values < 0).any():
@@ -90,7 +90,7 @@ def check_weight(weight: Any, n_rows: int, name: str, of_each: str = "row") -> F
 def as_offset(offset: Any, n_rows: int, n_outputs: int, name: str) -> Float[Array, "n k"]:
     """Return what is added to the scores, [n] or [n k], as floats [n k]; raise unless it is finite."""
     traced = _holds_traced(offset)
-    array = jnp.asarray(offset) if traced else _on_host(offset, name)
+    array = jnp.asarray(offset) if traced else on_host(offset, name)
     _check_real(array, name)
     shapes = [(n_rows, n_outputs)] + ([(n_rows,)] if n_outputs == 1 else [])
     if array.shape not in shapes:
@@ -142,7 +142,7 @@ def key_of(seed: int) -> Array:
 
 
 def _as_leaf(leaf: Any, name: str, allow_nan: bool) -> Array:
-    array = jnp.asarray(leaf) if _holds_traced(leaf) else _on_host(leaf, name)
+    array = jnp.asarray(leaf) if _holds_traced(leaf) else on_host(leaf, name)
     if array.ndim == 0:
         raise ValueError(f"{name} must have one value for each row, got a scalar")
     if array.shape[0] == 0:
@@ -167,7 +167,7 @@ def _holds_traced(value: Any) -> bool:
     return isinstance(value, jax.Array | list | tuple) and is_traced(value)
 
 
-def _on_host(value: Any, name: str) -> np.ndarray:
+def on_host(value: Any, name: str) -> np.ndarray:
     """Return a concrete array in NumPy; objects become floats."""
     refuse_masked(value, name)
     try:

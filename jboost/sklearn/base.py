@@ -77,7 +77,7 @@ class Boosting(Fitted, Parameters):
             Features; NaN, None and NA are missing.
         y : array-like [n] or [n k]
             Targets or labels. A classifier takes k columns of 0 and 1 for k labels, any of which may hold; a regressor
-            takes also a dict of arrays, for a loss of your own.
+            takes also a dict of arrays, for a loss of your own, and NaN, None and NA where that has `allow_nan=True`.
         sample_weight : array-like [n], optional
             Non-negative. A row of weight 0 is left out: nothing depends on it, not even the set of labels.
         eval_set : list of (X, y), optional
@@ -151,6 +151,7 @@ class Boosting(Fitted, Parameters):
                 init_model=None if start is None else start.model,
                 offset=train.offset,
                 groups=train.groups,
+                sampler=self.sampler,
                 base_score=None if is_warm else self.base_score,
                 feature_weights=feature_weights,
                 callbacks=callbacks,
@@ -187,6 +188,10 @@ class Boosting(Fitted, Parameters):
     def _weight_of(self, target: Any) -> Float[np.ndarray, " n"] | float:
         """Return what the weight of each training row is multiplied with."""
         return 1.0
+
+    def _takes_gaps(self) -> bool:
+        """Say whether targets may be missing; the labels need not be known."""
+        return False
 
     def _loss(self) -> Objective:
         """Return the loss; the labels are known."""
@@ -243,7 +248,7 @@ class Boosting(Fitted, Parameters):
         """Return targets and weights of the m rows with weight, and which of all rows these are."""
         self._check_features(given.X, given.y, reset)
         refuse_masked(given.y, "y")
-        y = check_targets(given.y, self)
+        y = check_targets(given.y, self, allow_nan=self._takes_gaps())
         check_consistent_length(given.X, *jax.tree.leaves(y))
         weight = check_weight(given.weight, len(jax.tree.leaves(y)[0]), "sample_weight")
         counted = weight > 0

@@ -30,6 +30,7 @@ class Parameters(BaseEstimator):
     min_child_weight: float = Hyper.min_child_weight
     max_delta_step: float = Hyper.max_delta_step
     subsample: float = Hyper.subsample
+    sampler: Any = None
     colsample_bytree: float = Hyper.colsample_bytree
     colsample_bylevel: float = Hyper.colsample_bylevel
     colsample_bynode: float = Hyper.colsample_bynode

@@ -12,10 +12,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from jboost._objective.objective import Objective
+from jboost._runtime.arguments import check_weight, on_host
 from jboost.sklearn.base import Boosting
 from jboost.sklearn.labels import one_column
 from jboost.sklearn.names import regression_loss
-from jboost.sklearn.rows import apply_link
+from jboost.sklearn.rows import apply_link, mean_r2_of_known
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -37,6 +38,10 @@ class JBoostRegressor(RegressorMixin, Boosting):
         Numbers of the fit: see `jboost.Hyper`.
     subsample, colsample_bytree, colsample_bylevel, colsample_bynode, cat_smooth
         More of them.
+    sampler : callable, optional
+        `sampler(key, g, h, weight) -> weight`, in JAX operations: with which weight each row takes part in a round,
+        given the derivatives [n k] of a unit of weight; instead of `subsample`, which must then be 1. It may be a
+        callable pytree.
     base_score : float or float [k], optional
         The score that a fit starts from, before the inverse link: log odds, or the logarithm of a mean. The best
         constant under the loss by default.
@@ -156,9 +161,41 @@ class JBoostRegressor(RegressorMixin, Boosting):
         for score in self._staged_raw_score(X, offset):
             yield apply_link(self.model_.inverse_link, score)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R², the coefficient of determination of the predictions.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame [n f]
+            Rows with the features of `fit`.
+        y : array-like [n] or [n k]
+            Targets. Where the loss has `allow_nan=True` they may be missing: R² of a target is then that of the rows in
+            which it is known, and a target that is known in none is left out.
+        sample_weight : array-like [n], optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            At most 1; with k targets the mean of theirs.
+
+        Raises
+        ------
+        ValueError
+            For targets that `fit` would refuse, or that are not of the shape of the predictions.
+        """
+        if not self._takes_gaps():
+            return RegressorMixin.score(self, X, y, sample_weight)
+        target = on_host(y, "y").astype(float)
+        weight = check_weight(sample_weight, len(target), "sample_weight")
+        return mean_r2_of_known(target, self.predict(X), weight)
+
     def _encode(self, y: Any, reset: bool) -> Any:
         """Take one column, as of a data frame, for a vector; several are as many outputs."""
         return y if isinstance(y, Mapping) or y.ndim != 2 or y.shape[1] != 1 else one_column(y)
+
+    def _takes_gaps(self) -> bool:
+        return self._loss().allow_nan
 
     def _loss(self) -> Objective:
         return regression_loss(self.loss, self.quantile)

@@ -65,7 +65,7 @@ def _measure(metric: Metric, score: Array, y: Any, weight: Array) -> Array:
 
 def metric_curve(model: Ensemble, metric: Metric, rows: BinnedRows) -> list[float]:
     """Score the rows after each round."""
-    y = as_target(rows.y, "y")
+    y = as_target(rows.y, "y", allow_nan=True)  # the fit has checked it
     weight = as_weight(rows.weight, len(rows.weight), "weight")
     scores = staged_predict(model, rows.data, offset=rows.offset)
     return [float(_measure(metric, score, y, weight)) for score in scores]
