@@ -1,7 +1,8 @@
 """The rows of a fit spread over several CPU devices: how plain JAX, whose scatters run on one core, uses them all.
 
 Histograms, leaf sums and means are summed over the devices, in integers wherever the model depends on it, so the
-model is the same, bit for bit, on any number of them.
+model is the same, bit for bit, on any number of them. What needs all rows at once, such as the derivatives of a loss of
+groups, each device computes for all, as one would.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Bool, Float
 
+from jboost._objective.rows import map_rows
 from jboost._runtime import library
 from jboost._runtime.typing import Reduce
-from jboost._sampling import sample_rows
 
 AXIS = "rows"
 ROWS_PER_DEVICE = 2**12  # fewer are not worth the sums over devices
@@ -30,17 +30,14 @@ def reduce_over(axis: str | None) -> Reduce | None:
     return None if axis is None else partial(jax.lax.psum, axis_name=axis)
 
 
-def sample(key: Array, n_rows: int, fraction: Float[Array, ""], axis: str | None) -> Bool[Array, " n"]:
-    """Draw for the rows of all devices, as one would, and take those that are here."""
-    if axis is None:
-        return sample_rows(key, n_rows, fraction)
-    every = sample_rows(key, n_rows * jax.lax.axis_size(axis), fraction)
-    return jax.lax.dynamic_slice_in_dim(every, jax.lax.axis_index(axis) * n_rows, n_rows)
+def n_devices(axis: str | None) -> int:
+    """Return how many devices hold rows along an axis."""
+    return 1 if axis is None else jax.lax.axis_size(axis)
 
 
-def mesh_for(n_rows: int, needs_all_rows: bool) -> Mesh | None:
+def mesh_for(n_rows: int) -> Mesh | None:
     """Return the devices among which rows are worth dividing, or None if one is to have them all."""
-    if jax.default_backend() != "cpu" or library.in_use() or needs_all_rows:
+    if jax.default_backend() != "cpu" or library.in_use():
         return None
     devices = jax.local_devices(backend="cpu")
     most = min(len(devices), n_rows // ROWS_PER_DEVICE)
@@ -53,9 +50,18 @@ def divided(mesh: Mesh, chunk: Callable[..., Any], problem: Any, state: Any) -> 
     of_problem = dataclasses.replace(
         jax.tree.map(lambda _: P(), problem),
         bins=P(None, AXIS),
-        train=jax.tree.map(lambda _: P(AXIS), problem.train),
+        train=map_rows(lambda _: P(AXIS), lambda _: P(), problem.train),
     )
     of_state = dataclasses.replace(jax.tree.map(lambda _: P(), state), score=P(AXIS))
+
+    def on_a_device(problem: Any, state: Any, n_rounds: Any) -> Any:
+        train = dataclasses.replace(problem.train, axis=AXIS)
+        return chunk(dataclasses.replace(problem, train=train), state, n_rounds)
+
     return jax.shard_map(
-        chunk, mesh=mesh, in_specs=(of_problem, of_state, P()), out_specs=(of_state, P(), P(), P())
+        on_a_device,
+        mesh=mesh,
+        in_specs=(of_problem, of_state, P()),
+        out_specs=(of_state, P(), P(), P()),
+        check_vma=False,  # JAX would have the loops in a user's function start from arrays that vary over devices
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import native_library
 import pytest
 
@@ -11,7 +13,6 @@ EIGHT = "--xla_force_host_platform_device_count=8"
 
 ROUNDS = """
 import hashlib, sys
-from functools import partial
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import Mesh
 import jboost
@@ -54,10 +55,9 @@ for name, policy, hyper, counts in cases:
     problem = dataclasses.replace(problem, edges=None, base=None)
     alone = arrays(jax.jit(_rounds)(problem, state, ROUNDS))
     assert np.count_nonzero(alone[4][:ROUNDS]) > ROUNDS and np.ptp(alone[-1]) > 0.1
-    chunk = partial(_rounds, axis=_devices.AXIS)
     for count in counts:
         mesh = Mesh(np.array(jax.devices()[:count]), (_devices.AXIS,))
-        shared = jax.jit(_devices.divided(mesh, chunk, problem, state))(problem, state, jnp.asarray(ROUNDS))
+        shared = jax.jit(_devices.divided(mesh, _rounds, problem, state))(problem, state, jnp.asarray(ROUNDS))
         for one, other in zip(alone, arrays(shared), strict=True):
             np.testing.assert_array_equal(other, one, err_msg=f"{name} {policy} {hyper} on {count} devices")
     print(hashlib.sha256(b"".join(a.tobytes() for a in alone)).hexdigest())
@@ -71,6 +71,15 @@ def test_rounds_do_not_depend_on_devices_nor_on_the_library():
     assert len(set(plain)) == 2
     native_library.require(native.is_available)
     assert native_library.run_script(ROUNDS, XLA_FLAGS=EIGHT, JBOOST_NATIVE="1").split() == plain
+
+
+@pytest.mark.slow
+def test_what_needs_all_rows_does_not_depend_on_devices():
+    """Losses of groups and of all rows, groups drawn together, a leaf rule and a sampler: the same models."""
+    script = Path(__file__).with_name("devices_script.py").read_text()
+    flags = "--xla_force_host_platform_device_count=4"
+    printed = native_library.run_script(script, XLA_FLAGS=flags, JBOOST_NATIVE="0")
+    assert len(printed.splitlines()) == 6
 
 
 OWN_TREES = """

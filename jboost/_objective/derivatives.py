@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jboost._objective.rows import Rows, per_row
+from jboost._objective.rows import Rows, gathered, per_row
+from jboost._runtime.dividing import all_rows, own_rows
 
 Scores = Float[Array, " n"] | Float[Array, "n k"]
 # Words of JAX's that a function has no derivative of the kind that was asked for.
@@ -46,7 +47,14 @@ def derivatives_by_row(
 
 
 def raw_derivatives(loss: Any, score: Scores, rows: Rows) -> tuple[Float[Array, " n"], Scores, Scores]:
-    """Return what `derivatives_by_row` does, of scores [n] or [n k], with h as it comes, before the floor."""
+    """Return what `derivatives_by_row` does, of scores [n] or [n k], with h as it comes, before the floor.
+
+    Where the rows depend on each other and are divided, each device differentiates the loss of all: the same numbers as
+    on one.
+    """
+    if rows.axis is not None and loss.needs_all_rows:
+        every = raw_derivatives(loss, all_rows(score, rows.axis), gathered(rows))
+        return own_rows(every, rows.axis)
     if loss.hessian == "first_order":
         value, g = loss.value_and_grad(score, rows)
         h = jnp.ones_like(score)

@@ -26,7 +26,8 @@ class LeafRule(Protocol):
     Attributes
     ----------
     needs_all_rows : bool
-        Whether the rows must all lie on one device, because the rule is not made of sums over them.
+        Whether the rule must see all rows at once, because it is not made of sums over them. Rows that are divided
+        among devices are then brought together on each.
 
     Examples
     --------

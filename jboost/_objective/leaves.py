@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, Int
 
 from jboost._fixed_point import Scale, sum_by_group
 from jboost._objective.derivatives import derivatives_by_row
-from jboost._objective.rows import Rows
+from jboost._objective.rows import Rows, gathered
+from jboost._runtime.dividing import all_rows
 from jboost._runtime.typing import Reduce
 from jboost._spec import Hyper
 from jboost._split import soft_threshold
@@ -84,6 +85,20 @@ class Leaves:
         _, g, h = derivatives_by_row(self.loss, score, self.rows)
         weight = self.weight[:, None]
         return dataclasses.replace(self, score=score, derivatives=Derivatives(g * weight, h * weight))
+
+    def of_all_rows(self) -> Leaves:
+        """Return the same with the rows of all devices, for a rule that needs them."""
+        axis = self.rows.axis
+        if axis is None:
+            return self
+        score, weight, leaf, g, h = all_rows(
+            (self.score, self.weight, self.leaf, *self.derivatives[:2]), axis
+        )
+        derivatives = self.derivatives._replace(g=g, h=h)
+        rows = gathered(self.rows)
+        return dataclasses.replace(
+            self, score=score, rows=rows, weight=weight, leaf=leaf, derivatives=derivatives, reduce=None
+        )
 
     def sum_of_g(self) -> Float[Array, "leaves k"]:
         """Sum the first derivatives of each leaf."""

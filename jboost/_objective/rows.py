@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jboost._runtime.dividing import all_rows
 from jboost._runtime.padding import bucket
-from jboost._runtime.typing import as_array, pytree
+from jboost._runtime.typing import as_array, pytree, static_field
 
 
 @pytree
@@ -35,7 +38,23 @@ class Rows:
     y: Any
     weight: Float[Array, " n"]
     offset: Float[Array, "n k"] | None = None  # what is added to the score of each row
-    groups: Groups | None = None
+    groups: Groups | None = None  # with the tables of all groups, also where the rows are those of one device
+    axis: str | None = static_field(default=None)  # of the mesh along which rows are divided
+
+
+def map_rows(by_row: Callable[[Any], Any], of_all: Callable[[Any], Any], rows: Rows) -> Rows:
+    """Apply a function to the arrays with an entry for each row, and another to those about all rows."""
+    groups = rows.groups
+    if groups is not None:
+        groups = Groups(by_row(groups.number), jax.tree.map(of_all, groups.tables))
+    y, weight, offset = jax.tree.map(by_row, (rows.y, rows.weight, rows.offset))
+    return Rows(y, weight, offset, groups, rows.axis)
+
+
+def gathered(rows: Rows) -> Rows:
+    """Return the rows of all devices, as one would have them."""
+    every = map_rows(lambda array: all_rows(array, rows.axis), lambda array: array, rows)
+    return dataclasses.replace(every, axis=None)
 
 
 def make_groups(ids: np.ndarray) -> Groups:

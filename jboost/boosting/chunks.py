@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from functools import partial
 from typing import Any
 
 import jax
@@ -22,7 +21,6 @@ from jboost._runtime.programs import program
 from jboost._sampling import draws_any
 from jboost._tree import Tree
 from jboost.boosting.callbacks import Callback, Progress, call_all
-from jboost.boosting.preparing import needs_all_rows
 from jboost.boosting.rounds import Problem, Round, State, is_finished, step, train_loss
 from jboost.boosting.stopping import history_of, losses_after
 
@@ -89,16 +87,13 @@ def run_chunk(
     problem: Problem, state: State, n_rounds: int | Int[Array, ""]
 ) -> tuple[State, Round, Float[Array, ""], Array]:
     """Run up to `n_rounds` rounds; return them in the first places of `_capacity`, and the loss after them."""
-    mesh = _devices.mesh_for(problem.train.weight.size, needs_all_rows(problem))
+    mesh = _devices.mesh_for(problem.train.weight.size)
     if mesh is None:
         return _rounds(problem, state, n_rounds)
-    chunk = partial(_rounds, axis=_devices.AXIS)
-    return _devices.divided(mesh, chunk, problem, state)(problem, state, jnp.asarray(n_rounds))
+    return _devices.divided(mesh, _rounds, problem, state)(problem, state, jnp.asarray(n_rounds))
 
 
-def _rounds(
-    problem: Problem, state: State, n_rounds: Any, axis: str | None = None
-) -> tuple[State, Round, Float[Array, ""], Array]:
+def _rounds(problem: Problem, state: State, n_rounds: Any) -> tuple[State, Round, Float[Array, ""], Array]:
     first = state.round
 
     def goes_on(carry: tuple[State, Round]) -> Array:
@@ -106,14 +101,14 @@ def _rounds(
 
     def one_more(carry: tuple[State, Round]) -> tuple[State, Round]:
         state, rounds = carry
-        new, result = step(problem, state, axis)
+        new, result = step(problem, state)
         place = state.round - first
         return new, jax.tree.map(lambda all_, one: all_.at[place].set(one), rounds, result)
 
     state, rounds = jax.lax.while_loop(
         goes_on, one_more, (state, _blank(problem, state, _capacity(problem, state)))
     )
-    return state, rounds, train_loss(problem, state, axis), is_finished(problem, state)
+    return state, rounds, train_loss(problem, state), is_finished(problem, state)
 
 
 def _blank(problem: Problem, state: State, n: int, numpy: Any = jnp) -> Round:

@@ -107,12 +107,6 @@ def make_problem(
     )
 
 
-def needs_all_rows(problem: Problem) -> bool:
-    """Say whether the rows cannot be divided among devices."""
-    loss = problem.loss
-    return loss.needs_all_rows or loss.leaf.needs_all_rows or problem.sampler is not None
-
-
 def as_feature_weight(weights: Any, problem: Problem) -> Float[Array, " f"] | None:
     """Return the weights of the columns as floats; raise unless some column with anything to split has one."""
     if weights is None:
@@ -222,7 +216,7 @@ def pad(problem: Problem, numbers_per_row: int) -> Problem:
     """
     train, valid, metric = problem.train, problem.valid, problem.metric
     n_rows = reusable_size(train.weight.size, numbers_per_row) if problem.loss.pads else train.weight.size
-    divided = mesh_for(n_rows, needs_all_rows(problem)) is not None
+    divided = mesh_for(n_rows) is not None
     engine = choose_engine(problem.spec, problem.growth, divided)
     bins = arrange_on_host(engine, problem.bins, n_rows)
     problem = dataclasses.replace(problem, engine=engine, bins=bins, train=_pad_rows(train, n_rows))

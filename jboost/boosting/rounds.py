@@ -22,9 +22,10 @@ from jboost._objective.cover import leaf_cover
 from jboost._objective.derivatives import derivatives_by_row
 from jboost._objective.leaves import Derivatives, Leaves
 from jboost._objective.rows import Rows
+from jboost._runtime.dividing import all_rows, own_rows
 from jboost._runtime.parametrised import Parametrised
 from jboost._runtime.typing import Layout, as_array, over_devices, pytree, static_field, zeros_varying_like
-from jboost._sampling import sample_columns
+from jboost._sampling import sample_columns, sample_rows
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
 from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, take_leaves
@@ -121,33 +122,34 @@ def start(
     return State(score, valid_score, key, rounds, since_best, best)
 
 
-def step(problem: Problem, state: State, axis: str | None = None) -> tuple[State, Round]:
+def step(problem: Problem, state: State) -> tuple[State, Round]:
     """Add one round: differentiate, sample, grow, fill the leaves, move the scores.
 
-    The rows may be those of one device of several, along the axis of a mesh: then sums run over all of them.
+    The rows may be those of one device of several: then sums run over all of them.
     """
     rows, loss, spec, hyper = problem.train, problem.loss, problem.spec, problem.hyper
-    reduce = _devices.reduce_over(axis)
+    reduce = _devices.reduce_over(rows.axis)
     row_key, column_key = jax.vmap(jax.random.fold_in, (None, 0))(
         state.key, 2 * state.round + jnp.arange(2, dtype=jnp.int32)
     )
     value, g, h = derivatives_by_row(loss, state.score, rows)
-    weight = _draw(problem, row_key, g, h, axis)
+    weight = _draw(problem, row_key, g, h)
     g, h = g * weight[:, None], h * weight[:, None]
     derivatives = Derivatives(g, h, find_scale(g, reduce), find_scale(h, reduce))
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
     allowed = sample_columns(
         column_key, problem.usable, *shares, spec.max_depth, problem.feature_weight, problem.draws
     )
-    tree, leaf = _grow(problem, allowed, derivatives, weight > 0, column_key, axis)
+    tree, leaf = _grow(problem, allowed, derivatives, weight > 0, column_key)
     leaves = Leaves(loss, state.score, rows, weight, leaf, spec.n_leaves, hyper, derivatives, reduce)
     cover = leaf_cover(leaves, drawn_by_hyper=problem.sampler is None)
-    values = _without_empty(loss.leaf.leaf_values(leaves), cover[1])
+    known = leaves.of_all_rows() if loss.leaf.needs_all_rows else leaves
+    values = _without_empty(loss.leaf.leaf_values(known), cover[1])
     leaf_value = _as_stored(hyper.learning_rate * values, state.round)
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value)
     new = _remember(problem, state, score, valid_score, metric)
-    return new, Round(tree, leaf_value, *cover, _plain_mean(value, rows.weight, axis), metric)
+    return new, Round(tree, leaf_value, *cover, _plain_mean(value, rows), metric)
 
 
 def run(problem: Problem, state: State) -> tuple[State, Round]:
@@ -162,31 +164,32 @@ def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:
     return has_had_enough(state.since_best, patience)
 
 
-def train_loss(problem: Problem, state: State, axis: str | None = None) -> Float[Array, ""]:
+def train_loss(problem: Problem, state: State) -> Float[Array, ""]:
     """Average the loss over the training rows as things stand."""
     value, _, _ = derivatives_by_row(problem.loss, state.score, problem.train)
-    return _plain_mean(value, problem.train.weight, axis)
+    return _plain_mean(value, problem.train)
 
 
-def _plain_mean(values: Float[Array, " n"], weight: Float[Array, " n"], axis: str | None) -> Float[Array, ""]:
+def _plain_mean(values: Float[Array, " n"], rows: Rows) -> Float[Array, ""]:
     """Average the rows whose weight is above 0, in a plain sum: nothing but the history depends on it."""
-    reduce = _devices.reduce_over(axis)
+    reduce, weight = _devices.reduce_over(rows.axis), rows.weight
     total = over_devices(reduce, (jnp.where(weight > 0, values, 0.0) * weight).sum())
     return total / over_devices(reduce, weight.sum())
 
 
-def _draw(problem: Problem, key: Array, g: Array, h: Array, axis: str | None) -> Float[Array, " n"]:
+def _draw(problem: Problem, key: Array, g: Array, h: Array) -> Float[Array, " n"]:
     """Return the weights with which the rows take part in a round."""
-    rows, fraction = problem.train, problem.hyper.subsample
+    rows, fraction, axis = problem.train, problem.hyper.subsample, problem.train.axis
     if problem.sampler is not None:
-        return jnp.asarray(problem.sampler(key, g, h, rows.weight), rows.weight.dtype)
+        drawn = problem.sampler(key, *all_rows((g, h, rows.weight), axis))
+        return own_rows(jnp.asarray(drawn, rows.weight.dtype), axis)
     if not problem.draws:
         return rows.weight
     everyone = ~zeros_varying_like(rows.weight, rows.weight.shape, bool)
 
     def some() -> Bool[Array, " n"]:
-        drawn = _devices.sample(key, rows.weight.size, fraction, axis)
-        return drawn if rows.groups is None else drawn[rows.groups.number]
+        drawn = sample_rows(key, rows.weight.size * _devices.n_devices(axis), fraction)  # as on one device
+        return own_rows(drawn, axis) if rows.groups is None else drawn[rows.groups.number]
 
     return jnp.where(jax.lax.cond(fraction < 1, some, lambda: everyone), rows.weight, 0.0)
 
@@ -197,7 +200,6 @@ def _grow(
     derivatives: Derivatives,
     active: Bool[Array, " n"],
     key: Array,
-    axis: str | None,
 ) -> tuple[Tree, Int[Array, "n *k"]]:
     """Grow one tree for all outputs, or one for each."""
     spec, engine = problem.spec, problem.engine
@@ -211,7 +213,9 @@ def _grow(
         if spec.counts_rows:
             in_order = jnp.append(in_order, 1.0)
         rules = Rules(hyper, in_order, spec)
-        return engine.grow(columns, pairs, active, rules, problem.growth, key, _devices.reduce_over(axis))
+        return engine.grow(
+            columns, pairs, active, rules, problem.growth, key, _devices.reduce_over(problem.train.axis)
+        )
 
     def grow_one(g: Float[Array, " n"], h: Float[Array, " n"], factors: Float[Array, " 2"]) -> Any:
         return grow(GradientPairs(g[:, None], h[:, None]), factors[None])
