@@ -154,14 +154,6 @@ def test_maps_stay_below_a_limit(own_programs, monkeypatch, rng):
     assert sum(one() is not None for one in arrays) < 7
 
 
-KEPT_BY_JAX = pytest.mark.xfail(
-    jax.__version_info__ >= (0, 11),
-    reason="JAX keeps programs and their arrays until jax.clear_caches()",
-    strict=True,
-)
-
-
-@KEPT_BY_JAX
 @pytest.mark.skipif(sys.platform != "linux", reason="memory maps are listed by Linux")
 def test_fits_of_fresh_losses_leave_no_programs_behind(own_programs, monkeypatch, rng):
     """Maps stay as many as programs."""
@@ -174,7 +166,6 @@ def test_fits_of_fresh_losses_leave_no_programs_behind(own_programs, monkeypatch
     assert maps[-1] - n_maps() > 100
 
 
-@KEPT_BY_JAX
 def test_fits_of_fresh_losses_leave_no_arrays_behind(own_programs, monkeypatch, rng):
     monkeypatch.setattr(programs, "MAX_PROGRAMS", 4)  # those of two fits
     arrays = list(fits_of_fresh_losses(rng.normal(size=(40, 2)), []))

@@ -120,7 +120,9 @@ def _made(function: Callable[..., Any], fixed: Sequence[tuple[int, Any]], struct
         return function(*arguments)
 
     run.__name__ = run.__qualname__ = function.__name__
-    return jax.jit(run, keep_unused=True)  # what is stored must not depend on which are used
+    # Not with keep_unused=True: since 0.11 JAX has a cache in which such a function, with all that it has captured, is
+    # the value for a weak reference to itself, and so is never forgotten.
+    return jax.jit(run)
 
 
 def _find(key: Hashable) -> Callable[..., Any] | None:
@@ -142,7 +144,7 @@ def _keep(key: Hashable, made: Callable[..., Any]) -> None:
         _kept[key] = made
     if dropped:
         gc.collect()  # functions and traces of JAX refer to each other
-    if is_short and _n_maps() > MAX_MAPS:  # JAX 0.12 holds on to programs by itself
+    if is_short and _n_maps() > MAX_MAPS:  # others, or JAX itself, hold on to programs
         jax.clear_caches()
         gc.collect()
 

@@ -53,7 +53,7 @@ def compiled(
     Parameters
     ----------
     lower : function
-        Makes the `jax.stages.Lowered` of the program, with no argument left out.
+        Makes the `jax.stages.Lowered` of the program.
     arguments : tuple
         What it will be called with.
     about : object
@@ -72,11 +72,13 @@ def compiled(
 
 def _compiled_by_text(lowered: Any, folder: Path, alias: str | None, about: Any) -> Callable[..., Any]:
     text = lowered.as_text()
-    if len(KNOWN_CALL.findall(text)) != len(NOT_FOR_STORING.findall(text)):  # it may refer to this process
+    taken = _or_none(lambda: _taken(lowered))
+    # It may refer to this process, or not be told from others.
+    if len(KNOWN_CALL.findall(text)) != len(NOT_FOR_STORING.findall(text)) or taken is None:
         return lowered.compile()
     # Types of results beside the text: it does not say which numbers are weakly typed or keys.
     results = [(one.shape, one.dtype, one.weak_type) for one in jax.tree.leaves(lowered.out_info)]
-    path = folder / _file_of((text, results), about)
+    path = folder / _file_of((text, taken, results), about)
     made = _or_none(lambda: _load(path, lowered.in_tree, lowered.out_tree))
     if made is None:
         made = lowered.compile()
@@ -98,6 +100,17 @@ def _or_none(function: Callable[[], _T]) -> _T | None:
 
 
 # ------------------------------------------------------------ which program
+
+
+def _taken(lowered: Any) -> list[str] | None:
+    """Name the arguments on which anything depends: JAX leaves out the others, and the text does not say which.
+
+    None if JAX does not tell their names.
+    """
+    operations = lowered.compiler_ir().body.operations
+    main = next(one for one in operations if getattr(one.name, "value", None) == "main")
+    names = [str(argument.location) for argument in main.arguments]
+    return names if len(set(names)) == len(names) and not any("unknown" in name for name in names) else None
 
 
 def _file_of(program: tuple[Any, ...], about: Any) -> str:
