@@ -1,4 +1,4 @@
-"""How a tree may be kept from growing freely: what is handed down with its nodes, and what candidates are then worth."""
+"""How a tree may be kept from growing freely: what its nodes hand down, and what candidates are then worth."""
 
 from __future__ import annotations
 
