@@ -322,3 +322,13 @@ def test_formulas_of_another_form_are_named(wrong):
 def test_what_is_no_function_is_refused():
     with pytest.raises(TypeError, match=r"^constant must be callable or None, got 3"):
         Loss(lambda s, y: (s - y) ** 2, constant=3)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_constant_that_is_not_finite_is_named():
+    X = np.arange(20.0)[:, None]
+    loss = jboost.Loss(losses.squared_error.function, constant=lambda y, mean: jnp.log(mean(y) - 100))
+    with pytest.raises(ValueError, match=r"constant must return a finite score, got \[nan\]"):
+        jboost.fit(loss, X, X[:, 0])
+    whole = jboost.Loss(losses.squared_error.function, constant=lambda y, mean: 3)
+    with pytest.raises(ValueError, match=r"constant\(y, mean\) -> scalar or \[k\], of floats of shape"):
+        jboost.fit(whole, X, X[:, 0])

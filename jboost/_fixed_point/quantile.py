@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, UInt
 
+from jboost._runtime.rules import within_its_rule
 from jboost._runtime.typing import Reduce, over_devices
 
 DIGIT_BITS = 8
@@ -81,7 +82,10 @@ def _grouped_quantile_jvp(n_groups, reduce, primals, tangents):
             reduce, jax.ops.segment_sum(jnp.where(share > 0, share * tangents[0], 0), inside, n_groups)
         )
 
-    return lower / 2 + upper / 2, tangent_of(lower) / 2 + tangent_of(upper) / 2
+    def again(values: Array, weight: Array, group: Array, level: ArrayLike) -> Array:
+        return grouped_quantile(values, weight, group, n_groups, level, reduce)
+
+    return within_its_rule(again, *primals), tangent_of(lower) / 2 + tangent_of(upper) / 2
 
 
 def _bounds(

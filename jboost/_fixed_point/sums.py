@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Int32
 from jboost._fixed_point import native
 from jboost._fixed_point.quantise import Scale, ceil_log2, find_scale, power_of_two
 from jboost._runtime.library import by_platform
+from jboost._runtime.rules import within_its_rule
 from jboost._runtime.typing import Reduce, over_devices
 
 COPIES = 64  # partial sums of each group: they spread a GPU's atomics
@@ -114,9 +115,11 @@ def mean(rows: Float[Array, "n ..."], weight: Array) -> Float[Array, ""]:
 
 @sum_by_group.defjvp
 def _sum_tangents(n_groups, reduce, primals, tangents):
-    values, group, scale = primals
-    sums = sum_by_group(values, group, n_groups, reduce, scale)
-    return sums, over_devices(reduce, _scatter_add(tangents[0], group, n_groups))
+    def again(values: Array, group: Array | None, scale: Scale | None) -> Array:
+        return sum_by_group(values, group, n_groups, reduce, scale)
+
+    sums = over_devices(reduce, _scatter_add(tangents[0], primals[1], n_groups))
+    return within_its_rule(again, *primals), sums
 
 
 def limb_sums(

@@ -25,7 +25,8 @@ class Loss(Objective):
 
     A `Loss` is a pytree. The arrays and floats in its function, as those in a `jax.tree_util.Partial` or an Equinox
     module, are operands of the compiled fit: another value compiles nothing, and `jax.vmap` and `jax.grad` go
-    through them. It pickles when its functions do.
+    through them. It pickles when its functions do. All else that a function refers to, a global or an attribute of
+    an object say, is read when it is first traced, as under `jax.jit`: what changes belongs into arrays of the pytree.
 
     Parameters
     ----------
@@ -62,7 +63,8 @@ class Loss(Objective):
     constant : callable or None, default None
         ``constant(y, mean)``, the constant score, scalar or [k], that minimises the weighted loss, where there is a
         formula; without one it is searched for, which takes a second to compile, and so it is beside an offset. `y` is
-        the whole target; ``mean(values)`` is the weighted mean over the rows of an array [n ...] made of it.
+        the target of all rows, those of weight 0 among them, and a fit adds some: ``mean(values)`` leaves them out,
+        the weighted mean over the rows of an array [n ...] made of `y`. It goes with the function: replace both.
     diagonal : callable or None, default None
         ``diagonal(score, y) -> [k]`` of one row of several outputs: the second derivative by each of them, where a
         formula takes one pass, and automatic differentiation k. It must be the true one: what is to be taken instead

@@ -37,6 +37,8 @@ def find_base_score(problem: Problem, given: Any, traced: bool) -> Float[Array, 
             return _base_score(loss, rows) if given is None else given
         base, suspicious = _examine(loss, rows, given)
     if suspicious:
+        if loss.constant is not None and not np.isfinite(base).all():
+            raise ValueError(f"constant must return a finite score, got {np.asarray(base)}")
         value, g, h = _derivatives_at(loss, rows, base)
         check_derivatives(loss, value, g, h, rows.weight)
         check_range(g, rows.weight)

@@ -75,7 +75,8 @@ def _try_second_derivative(problem: Problem, name: str) -> None:
     arguments = abstract_arguments(loss, loss.n_outputs, problem.train.y)
     of_scores = arguments[0].shape
     expected = (*of_scores, *of_scores) if name == "curvature" and loss.hessian == "full" else of_scores
-    form = f"{name}, in the shape of the scores" + " or, if it is full, a matrix" * (name == "curvature")
+    form = f"{name}(score, y{', ...' * (len(arguments) > 2)}), in the shape of the scores"
+    form += " or, if it is full, a matrix" * (name == "curvature")
     found = _form_of(name, form, getattr(loss, name), *arguments)
     _expect(name, form, found, expected, "f")
 
@@ -128,4 +129,5 @@ def _expect(name: str, form: str, found: Any, shape: tuple[int, ...], kinds: str
     dtype = getattr(found, "dtype", None)
     is_real = dtype is not None and (dtype.kind in kinds or jnp.issubdtype(dtype, jnp.floating))
     if getattr(found, "shape", None) != shape or not is_real:
-        raise ValueError(f"{name} must be a function {form}, of real numbers of shape {shape}, got {found}")
+        numbers = "floats" if kinds == "f" else "real numbers"
+        raise ValueError(f"{name} must be a function {form}, of {numbers} of shape {shape}, got {found}")

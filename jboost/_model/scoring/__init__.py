@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from jboost._model.scoring import native, xla
 from jboost._model.scoring.xla import leaf_of
 from jboost._runtime.library import by_platform
+from jboost._runtime.rules import within_its_rule
 from jboost._runtime.typing import Layout, varying_alike
 from jboost._tree import Tree
 
@@ -100,4 +101,4 @@ def _sum_rounds_jvp(
     slope = xla.sum_all_rounds(  # the sum is linear in leaf values and score: its derivative is itself
         layout, symmetric, trees, jnp.where(used, tangents[1], 0), bins, tangents[3]
     )
-    return _sum_rounds(layout, symmetric, *primals), slope
+    return within_its_rule(partial(_sum_rounds, layout, symmetric), *primals), slope
