@@ -301,12 +301,23 @@ def test_a_copy_of_a_built_in_loss_gives_the_same_regressor():
 
 @pytest.mark.parametrize(
     ("loss", "y"),
-    [(own_logistic, POSITIVE), (own_softmax, THREE), (Loss(own_softmax, hessian_floor=1e-6), THREE)],
+    [
+        (Loss(own_logistic, constant=losses.logistic.constant), POSITIVE),
+        (Loss(own_softmax, constant=losses.softmax(3).constant, hessian_floor=1e-6), THREE),
+    ],
+    ids=["logistic", "softmax"],
 )
 def test_a_copy_of_a_built_in_loss_gives_the_same_classifier(loss, y):
     one, other = classifier(loss=loss).fit(X, y), classifier().fit(X, y)
     assert_same_model(one, other)
     np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+@pytest.mark.parametrize(("loss", "y"), [(own_logistic, POSITIVE), (own_softmax, THREE)])
+def test_a_function_alone_differs_by_where_its_best_constant_is_found(loss, y):
+    one, other = classifier(loss=loss).fit(X, y), classifier().fit(X, y)
+    np.testing.assert_array_equal(one.model_.trees.feature, other.model_.trees.feature)
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), rtol=1e-4)
 
 
 def test_a_loss_with_an_output_for_each_of_two_classes():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jaxtyping import Array, Bool, Float, UInt
+from jaxtyping import Array, Bool, Float, Integer, UInt
 
 from jboost._runtime.typing import Layout
 
 Bins = UInt[Array, "f n"]
+Codes = Integer[Array, "f n"]  # of rows that are only routed: integers of any type
 Grouped = UInt[Array, "groups n width"]  # columns side by side for each row, as the C++ library reads them
 
 

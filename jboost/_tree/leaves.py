@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, UInt32
 
 from jboost._runtime.typing import Layout, zeros_varying_like
 from jboost._split import Tree, routing_table
-from jboost._tree.columns import Bins
+from jboost._tree.columns import Codes
 from jboost._tree.levels import child_of, route
 
 
@@ -20,7 +20,7 @@ def tree_depth(tree: Tree, symmetric: bool) -> int:
     return n_slots if symmetric else n_slots.bit_length()
 
 
-def leaf_index(tree: Tree, bins: Bins, layout: Layout, symmetric: bool) -> Int[Array, " n"]:
+def leaf_index(tree: Tree, bins: Codes, layout: Layout, symmetric: bool) -> Int[Array, " n"]:
     """Find the leaf of every row, given the bin codes [f n]."""
     tree = dataclasses.replace(tree, categories_right=category_words(tree))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, UInt
+from jaxtyping import Array, Bool, Int, Integer
 
 from jboost._fixed_point import quantise
 from jboost._histogram import build_histogram, with_siblings
@@ -19,7 +19,7 @@ from jboost._runtime.library import by_platform
 from jboost._runtime.typing import MISSING_BIN, Layout, Reduce, over_devices
 from jboost._split import Rules, Tree, best_split, routing_table, totals
 from jboost._split.thresholds import Histogram
-from jboost._tree.columns import Bins, Columns, GradientPairs
+from jboost._tree.columns import Bins, Codes, Columns, GradientPairs
 from jboost._tree.growth import Carry, Growth
 
 BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int], Int[Array, "b c l f"]]
@@ -88,7 +88,7 @@ def _in_fixed_point(derivatives: GradientPairs, active: Bool[Array, " n"], rules
 
 
 def route(
-    bins: Bins, node: Int[Array, " n"], split: Tree, table: Bool[Array, "s b"], layout: Layout
+    bins: Codes, node: Int[Array, " n"], split: Tree, table: Bool[Array, "s b"], layout: Layout
 ) -> Bool[Array, " n"]:
     """Say which rows go right, by the split of their node."""
     shared = split.feature.size == 1
@@ -106,15 +106,15 @@ def route(
     return jnp.where(codes == MISSING_BIN, missing_right, above) if layout.has_missing else above
 
 
-def gather_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> UInt[Array, " n"]:
+def gather_codes(bins: Codes, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Integer[Array, " n"]:
     """Look up each row's code of the feature of its node: row by row, so that rows divided among devices stay so."""
     return jnp.take_along_axis(bins, feature[node][None], axis=0, mode="promise_in_bounds")[0]
 
 
-def select_codes(bins: Bins, feature: Int[Array, " s"], node: Int[Array, " n"]) -> UInt[Array, " n"]:
+def select_codes(bins: Codes, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Integer[Array, " n"]:
     """Do the same without a gather, which a TPU does row by row: read every node's feature in full."""
 
-    def add_node(j: Int[Array, ""], codes: UInt[Array, " n"]) -> UInt[Array, " n"]:
+    def add_node(j: Int[Array, ""], codes: Integer[Array, " n"]) -> Integer[Array, " n"]:
         own = jax.lax.dynamic_index_in_dim(bins, feature[j], axis=0, keepdims=False)
         return jnp.where(node == j, own, codes)
 
