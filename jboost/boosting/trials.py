@@ -15,6 +15,7 @@ from jboost._objective.leaves import Derivatives, Leaves
 from jboost._objective.loss import NOT_JAX
 from jboost._objective.resolve import abstract_arguments
 from jboost._objective.rows import Rows
+from jboost._runtime.parametrised import Parametrised
 from jboost._runtime.programs import program
 from jboost.boosting.rounds import Problem, State
 from jboost.metrics import Metric
@@ -33,12 +34,19 @@ def try_functions(problem: Problem) -> None:
         found = _form_of("sampler", form, problem.sampler, key, score, score, problem.train.weight)
         _expect("sampler", form, found, (n,), "biuf")
     for name in ("curvature", "diagonal"):
-        if getattr(problem.loss, name) is not None:
+        if _is_brought(getattr(problem.loss, name)):
             _try_second_derivative(problem, name)
-    if problem.loss.constant is not None:
+    if _is_brought(problem.loss.constant):
         _try_constant(problem)
-    if type(problem.loss.leaf).__module__.partition(".")[0] != "jboost":
+    if _is_brought(type(problem.loss.leaf)):
         _try_rule(problem, score)
+
+
+def _is_brought(part: Any) -> bool:
+    """Say whether a function or class is the user's: those of jboost need no trial in every fit."""
+    part = part.whole if isinstance(part, Parametrised) else part
+    defined = getattr(part, "func", part)  # of a Partial
+    return part is not None and (getattr(defined, "__module__", None) or "").partition(".")[0] != "jboost"
 
 
 def check_sampler(problem: Problem, state: State) -> None:
