@@ -2,21 +2,24 @@
 
 import typing
 
-from jboost import boosting, losses, metrics
-from jboost._bins import BinEdges, Binned, bin_features
-from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
-from jboost._objective.base_score import best_constant
-from jboost._objective.batch import BatchLoss
-from jboost._objective.group import GroupLoss
-from jboost._objective.leaf_rules import LeafRule, Newton, Quantile
-from jboost._objective.leaves import Leaves
-from jboost._objective.loss import Loss
-from jboost._runtime.library import plain_jax
-from jboost._spec import Hyper, Spec
-from jboost._tree import Tree
-from jboost.boosting import History, Progress, fit
-from jboost.io import load, save
-from jboost.metrics import Metric
+from jboost._runtime.garbage import uncollected
+
+with uncollected(lasting=True):
+    from jboost import boosting, losses, metrics
+    from jboost._bins import BinEdges, Binned, bin_features
+    from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
+    from jboost._objective.base_score import best_constant
+    from jboost._objective.batch import BatchLoss
+    from jboost._objective.group import GroupLoss
+    from jboost._objective.leaf_rules import LeafRule, Newton, Quantile
+    from jboost._objective.leaves import Leaves
+    from jboost._objective.loss import Loss
+    from jboost._runtime.library import plain_jax
+    from jboost._spec import Hyper, Spec
+    from jboost._tree import Tree
+    from jboost.boosting import History, Progress, fit
+    from jboost.io import load, save
+    from jboost.metrics import Metric
 
 if typing.TYPE_CHECKING:
     from jboost.sklearn import JBoostClassifier, JBoostRegressor

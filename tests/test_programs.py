@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import weakref
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 import jboost
 from jboost._runtime import library, programs
 from jboost._runtime.programs import program
+from jboost.boosting import chunks
 
 ONE_ROUND = jboost.Spec(n_estimators=1, max_depth=1)
 
@@ -181,3 +183,71 @@ def test_programs_of_several_threads():
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda i: float(scaled(float(i), i % 3)), range(24)))
     assert found == [i * (i % 3) for i in range(24)]
+
+
+# ------------------------------------------------------------------------------------------ compiled ahead
+
+
+def threads_that_compile(monkeypatch):
+    """Return a list that gets the thread in which each program is compiled."""
+    threads, compiles = [], jax.stages.Lowered.compile
+
+    def compile_(lowered, *arguments, **options):
+        threads.append(threading.current_thread())
+        return compiles(lowered, *arguments, **options)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", compile_)
+    return threads
+
+
+@pytest.mark.parametrize("precision", [False, True], ids=["x32", "x64"])
+def test_a_program_is_compiled_ahead_once_in_another_thread(own_programs, monkeypatch, precision):
+    scaled, traces = counted()
+    threads = threads_that_compile(monkeypatch)
+    with jax.enable_x64(precision):  # known to this thread alone
+        x = jnp.arange(3.0)
+        for _ in range(2):
+            scaled.begin(x, 2)
+        found = scaled(x, 2)
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(found, 2 * x)
+        scaled.begin(x, 2)
+    assert len(traces) == len(threads) == programs.n_programs() == 1
+    assert threads[0] is not threading.current_thread()
+
+
+def test_what_cannot_be_compiled_ahead_is_said_where_it_is_called(own_programs, monkeypatch):
+    scaled, _ = counted()
+
+    def fail(lowered):
+        raise RuntimeError(f"no room in {threading.current_thread().name}")
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", fail)
+    scaled.begin(1.0, 2)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=threading.current_thread().name):
+            scaled(1.0, 2)
+    assert programs.n_programs() == 0
+
+
+def test_a_fit_compiles_its_rounds_while_it_finds_its_start(own_programs, monkeypatch, rng):
+    def loss(score, y):
+        return (score - y) ** 2
+
+    threads = threads_that_compile(monkeypatch)
+    X = rng.normal(size=(40, 2))
+    model, _ = jboost.fit(loss, X, X[:, 0], spec=ONE_ROUND)
+    assert len(threads) == 2
+    assert [one is threading.current_thread() for one in threads] in ([True, False], [False, True])
+    again, _ = jboost.fit(loss, X, X[:, 0], spec=ONE_ROUND, hyper=jboost.Hyper(reg_lambda=2.0))
+    assert len(threads) == 2
+    assert not np.array_equal(model.leaf_value, again.leaf_value)
+
+
+def test_a_large_fit_compiles_one_program_after_the_other(own_programs, monkeypatch, rng):
+    monkeypatch.setattr(chunks, "ROOMY_ROWS", 40)
+    threads = threads_that_compile(monkeypatch)
+    X = rng.normal(size=(40, 2))
+    jboost.fit(lambda score, y: (score - y) ** 2, X, X[:, 0], spec=ONE_ROUND)
+    assert len(threads) == 2
+    assert all(one is threading.current_thread() for one in threads)

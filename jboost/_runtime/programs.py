@@ -14,6 +14,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import jax
 import numpy as np
 
 from jboost._runtime import library, stored
+from jboost._runtime.garbage import uncollected
 from jboost._runtime.naming import name_of
 from jboost._runtime.typing import is_traced
 
@@ -42,12 +44,10 @@ _UNRELATED = re.compile("cache|log|traceback|transfer_guard")
 _SETTINGS = tuple(name for name in sorted(jax.config.values) if not _UNRELATED.search(name))
 
 _lock = threading.RLock()
-_kept: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
+_kept: OrderedDict[Hashable, Callable[..., Any] | Future[Callable[..., Any]]] = OrderedDict()
 
 
-def program(
-    function: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] = ()
-) -> Callable[..., Any]:
+def program(function: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] = ()) -> Any:
     """Compile a function for the types of its arguments, as `jax.jit` does, with a bounded number of programs kept.
 
     Parameters
@@ -60,7 +60,7 @@ def program(
     Returns
     -------
     callable
-        Of positional arguments; its `__wrapped__` is the function itself.
+        Of positional arguments; its `__wrapped__` is the function itself, and its `begin` starts to compile ahead.
 
     Examples
     --------
@@ -72,30 +72,74 @@ def program(
     """
     if function is None:
         return functools.partial(program, static_argnums=static_argnums)
-    static = {static_argnums} if isinstance(static_argnums, int) else set(static_argnums)
+    return _Program(function, {static_argnums} if isinstance(static_argnums, int) else set(static_argnums))
 
-    @functools.wraps(function)
-    def call(*arguments: Any) -> Any:
-        fixed = tuple((i, one) for i, one in enumerate(arguments) if i in static)
-        given = tuple(one for i, one in enumerate(arguments) if i not in static)
-        leaves, structure = jax.tree.flatten(given)
-        traced = is_traced(leaves)  # by a transformation, which must find a function that JAX compiles
-        values = jax.config.values
-        plain = traced or any(values.get(name) for name in WATCHED)
-        kinds = None if plain else tuple(map(_kind, leaves))
-        settings = tuple(map(values.get, _SETTINGS))
-        key = (function, fixed, structure, kinds, settings, library.in_use())
-        found = _find(key)
+
+class _Program:
+    """A function that is compiled when it is called."""
+
+    def __init__(self, function: Callable[..., Any], static: set[int]) -> None:
+        self._function, self._static = function, static
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        wanted = self._wanted(arguments)
+        found = _find(wanted.key)
         if found is None:
-            found = _made(function, fixed, structure)
-            if not plain:
-                lower = functools.partial(found.lower, *leaves)
-                name = name_of(function, fixed, structure)
-                found = stored.compiled(lower, tuple(leaves), (kinds, settings, key[-1]), name)
-            _keep(key, found)
-        return found(*leaves)
+            found = wanted.made() if wanted.is_plain else wanted.begun()()
+            _keep(wanted.key, found)
+        return found(*wanted.leaves)
 
-    return call
+    def begin(self, *arguments: Any) -> None:
+        """Trace it for such arguments, and compile it in another thread, for a call soon after."""
+        wanted = self._wanted(arguments)
+        if not wanted.is_plain and wanted.key not in _kept:
+            _keep(wanted.key, _in_a_thread(wanted.begun()))
+
+    def is_kept(self, *arguments: Any) -> bool:
+        """Say whether a call with such arguments compiles nothing."""
+        return self._wanted(arguments).key in _kept
+
+    def _wanted(self, arguments: tuple[Any, ...]) -> _Wanted:
+        fixed = tuple((i, one) for i, one in enumerate(arguments) if i in self._static)
+        given = tuple(one for i, one in enumerate(arguments) if i not in self._static)
+        return _Wanted(self._function, fixed, *jax.tree.flatten(given))
+
+
+class _Wanted:
+    """A program that is asked for: what it is known by, and how it is made."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        fixed: Sequence[tuple[int, Any]],
+        leaves: list[Any],
+        structure: Any,
+    ) -> None:
+        values = jax.config.values
+        self.leaves = leaves
+        # By a transformation, which must find a function that JAX compiles.
+        self.is_plain = is_traced(leaves) or any(values.get(name) for name in WATCHED)
+        kinds = None if self.is_plain else tuple(map(_kind, leaves))
+        self._about = kinds, tuple(map(values.get, _SETTINGS)), library.in_use()
+        self._parts = function, fixed, structure
+        self.key = (*self._parts, *self._about)
+
+    def made(self) -> Callable[..., Any]:
+        return _made(*self._parts)
+
+    def begun(self) -> Callable[[], Callable[..., Any]]:
+        """Trace it here and now; return what compiles it."""
+        lower = functools.partial(self.made().lower, *self.leaves)  # type: ignore[attr-defined]
+        with uncollected():
+            return stored.begun(lower, tuple(self.leaves), self._about, name_of(*self._parts))
+
+
+def _in_a_thread(work: Callable[[], Callable[..., Any]]) -> Future[Callable[..., Any]]:
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(work)
+    pool.shutdown(wait=False)
+    return future
 
 
 def forget_all() -> None:
@@ -130,10 +174,22 @@ def _find(key: Hashable) -> Callable[..., Any] | None:
         if key not in _kept:
             return None
         _kept.move_to_end(key)
-        return _kept[key]
+        found = _kept[key]
+    if not isinstance(found, Future):
+        return found
+    try:
+        made = found.result()
+    except Exception:  # to be raised by the thread that asks
+        made = None
+    with _lock:
+        if made is None:
+            _kept.pop(key, None)
+        elif key in _kept:
+            _kept[key] = made
+    return made
 
 
-def _keep(key: Hashable, made: Callable[..., Any]) -> None:
+def _keep(key: Hashable, made: Callable[..., Any] | Future[Callable[..., Any]]) -> None:
     """Keep a program, and drop those that were not used for longest if there are too many."""
     with _lock:
         is_short = _n_maps() > MAX_MAPS

@@ -45,10 +45,12 @@ class _Alias(NamedTuple):
     results: Any  # what the program returns, with numbers in place of the arrays
 
 
-def compiled(
+def begun(
     lower: Callable[[], Any], arguments: tuple[Any, ...], about: Any, name: str | None
-) -> Callable[..., Any]:
-    """Return a program from disk if it is there; otherwise compile it and put it there.
+) -> Callable[[], Callable[..., Any]]:
+    """Find a program on disk, or trace it; return the function that compiles and stores what was not found by name.
+
+    That function runs in any thread, while tracing belongs to the one whose settings are meant.
 
     Parameters
     ----------
@@ -63,11 +65,13 @@ def compiled(
     """
     folder = _or_none(find_folder)
     if folder is None or jax.default_backend() != "cpu" or len(jax.devices()) > 1:
-        return lower().compile()
+        return lower().compile
     files = None if name is None else _or_none(_library_files)
     alias = None if files is None else _file_of((name, files), about)
     found = None if alias is None else _or_none(lambda: _load_named(folder / alias, arguments))
-    return _compiled_by_text(lower(), folder, alias, about) if found is None else found
+    if found is not None:
+        return lambda: found
+    return functools.partial(_compiled_by_text, lower(), folder, alias, about)
 
 
 def _compiled_by_text(lowered: Any, folder: Path, alias: str | None, about: Any) -> Callable[..., Any]:

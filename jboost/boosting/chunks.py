@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -47,14 +49,11 @@ def drive(
         Training loss after the last of them.
     """
     wanted = problem.spec.n_estimators
-    spec = dataclasses.replace(problem.spec, n_estimators=0)
-    unknown = {"base": None, "edges": None}  # to the program, which need not know them
-    problem = dataclasses.replace(problem, spec=spec, draws=draws_any(problem.hyper), **unknown)
+    problem = _for_the_program(problem)
     chunks = [_blank(problem, state, 0, np)]
     done, size, most, loss = 0, 1, _capacity(problem, state), jnp.nan
     to_beat, start = state.best_metric, time.perf_counter()
-    n_rows, n_numbers = problem.train.weight.size, problem.bins.size + state.score.size
-    memory_counts = n_rows >= ROOMY_ROWS or n_numbers >= ROOMY_NUMBERS
+    memory_counts = _is_large(problem)
     hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal
     delay = QUIET_SECONDS if verbose is None else 0.0
     with tqdm(total=wanted, desc="boosting", unit="round", disable=hidden, delay=delay) as bar:
@@ -80,6 +79,28 @@ def drive(
         finally:
             library.release_scratch()
     return _joined(chunks), loss
+
+
+def begin_to_compile(problem: Problem, start: Callable[[], State]) -> None:
+    """Begin to compile the rounds in another thread, while this one finds where they start.
+
+    Not where memory counts, of which both compilers would take their share at the same time.
+    """
+    if not _is_large(problem) and problem.spec.n_estimators:
+        with contextlib.suppress(Exception):  # it comes again where it is explained
+            run_chunk.begin(_for_the_program(problem), start(), 1)
+
+
+def _for_the_program(problem: Problem) -> Problem:
+    """Leave out what the compiled rounds need not know."""
+    spec = dataclasses.replace(problem.spec, n_estimators=0)
+    return dataclasses.replace(problem, spec=spec, draws=draws_any(problem.hyper), base=None, edges=None)
+
+
+def _is_large(problem: Problem) -> bool:
+    """Say whether memory counts."""
+    n_rows, k = problem.train.weight.size, problem.loss.n_outputs or 1
+    return n_rows >= ROOMY_ROWS or problem.bins.size + n_rows * k >= ROOMY_NUMBERS
 
 
 @program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -28,13 +29,20 @@ NO_GAIN = 100  # times the smallest number: a gain of less is mostly lost to rou
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
 
-def find_base_score(problem: Problem, given: Any, traced: bool) -> Float[Array, " k"]:
-    """Find the base score, unless it is given; look at the derivatives where they are concrete."""
+def find_base_score(
+    problem: Problem, given: Any, traced: bool, compiling: Callable[[], None]
+) -> Float[Array, " k"]:
+    """Find the base score, unless it is given; look at the derivatives where they are concrete.
+
+    `compiling` is called before anything is compiled for that.
+    """
     loss, rows = problem.loss, problem.train
     given = None if given is None else _check_base_score(given, loss.n_outputs or 1)
     with explained(loss):
         if traced:
             return _base_score(loss, rows) if given is None else given
+        if not _examine.is_kept(loss, rows, given):
+            compiling()
         base, suspicious = _examine(loss, rows, given)
     if suspicious:
         if loss.constant is not None and not np.isfinite(base).all():

@@ -9,7 +9,7 @@ from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced, kept_concrete
 from jboost._spec import Hyper, Spec
 from jboost.boosting.callbacks import check_callbacks
-from jboost.boosting.chunks import drive
+from jboost.boosting.chunks import begin_to_compile, drive
 from jboost.boosting.diagnosing import warn_if_nothing_was_split
 from jboost.boosting.loop import finish, prepare
 from jboost.boosting.rounds import run, train_loss
@@ -120,7 +120,7 @@ def fit(
     problem, state, init_model = prepare(
         loss, data, y, spec=spec, hyper=hyper, sample_weight=sample_weight, valid=valid, metric=metric, key=key,
         init_model=init_model, offset=offset, groups=groups, sampler=sampler, base_score=base_score,
-        feature_weights=feature_weights,
+        feature_weights=feature_weights, begin=begin_to_compile,
     )  # fmt: skip
     if is_traced(problem, state):
         if functions:

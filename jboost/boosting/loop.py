@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -54,8 +54,13 @@ def prepare(
     sampler: Any = None,
     base_score: Any = None,
     feature_weights: Any = None,
+    begin: Callable[[Problem, Callable[[], State]], None] | None = None,
 ) -> Prepared:
-    """Check what a fit is given, and find where it starts."""
+    """Check what a fit is given, and find where it starts.
+
+    `begin(problem, start)` is called in between, where the base score must be compiled, with what makes a state like
+    that of the start: with a base score of 0.
+    """
     loss, hyper, key = as_loss(loss), check_hyper(hyper), as_key(key)
     y = as_target(y, "y", loss.allow_nan)
     resolved = resolve(loss, y)
@@ -73,12 +78,20 @@ def prepare(
                 raise ValueError("base_score must be None with init_model, which has its own")
         try_functions(problem)
         feature_weight = as_feature_weight(feature_weights, problem)
-        base = find_base_score(problem, base_score, traced)
-        base = base if init_model is None else init_model.base
-        problem = dataclasses.replace(problem, base=base, edges=binned.edges, feature_weight=feature_weight)
-        scores = start_scores(problem, base, init_model, binned)
+        problem = dataclasses.replace(problem, edges=binned.edges, feature_weight=feature_weight)
         n_before = 0 if init_model is None else init_model.n_trees
-        state = _rounds.start(problem, key, *scores, n_before)
+
+        def start(base: Any) -> State:
+            return _rounds.start(problem, key, *start_scores(problem, base, init_model, binned), n_before)
+
+        def compiling() -> None:
+            if begin is not None:
+                zeros = np.zeros(problem.loss.n_outputs or 1, problem.train.weight.dtype)
+                begin(problem, lambda: start(zeros))
+
+        base = find_base_score(problem, base_score, traced, compiling)
+        base = base if init_model is None else init_model.base
+        problem, state = dataclasses.replace(problem, base=base), start(base)
         if not traced:
             check_sampler(problem, state)
         return problem, state, init_model

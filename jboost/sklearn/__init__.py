@@ -1,6 +1,9 @@
 """Estimators with scikit-learn's interface: they check and encode the data, bin it and call `jboost.fit`."""
 
-from jboost.sklearn.classifier import JBoostClassifier
-from jboost.sklearn.regressor import JBoostRegressor
+from jboost._runtime.garbage import uncollected
+
+with uncollected(lasting=True):
+    from jboost.sklearn.classifier import JBoostClassifier
+    from jboost.sklearn.regressor import JBoostRegressor
 
 __all__ = ["JBoostClassifier", "JBoostRegressor"]
