@@ -19,6 +19,7 @@ import jboost
 from jboost import Hyper, Spec, losses
 from jboost.boosting.chunks import _rounds
 from jboost import _devices
+from jboost._runtime import library
 from jboost._tree.engines import PLAIN
 import dataclasses
 
@@ -37,14 +38,11 @@ def arrays(result):
     return [np.asarray(a) for a in (*jax.tree.leaves(rounds.tree), rounds.leaf_value, state.score)]
 
 drawn = {"subsample": 0.7, "colsample_bylevel": 0.6}
-cases = [
-    ("logistic", "symmetric", drawn, (8,)),
-    ("softmax", "depthwise", {}, (2, 8)),
-]
-for name, policy, hyper, counts in cases:
+cases = [("logistic", "symmetric", 2, drawn, 8), ("softmax", "depthwise", 3, {}, 2)]
+for name, policy, depth, hyper, count in cases:
     loss = losses.logistic if name == "logistic" else losses.softmax(3)
     y = jnp.asarray(targets[name])
-    spec = Spec(max_depth=3, grow_policy=policy, min_child_samples=5 if hyper else 1)
+    spec = Spec(max_depth=depth, grow_policy=policy, min_child_samples=5 if hyper else 1)
     weight = 1.0 + np.arange(N) % 3
     problem, state = jboost.boosting.init(
         loss, data, y, spec=spec, hyper=Hyper(**hyper), sample_weight=weight, key=jax.random.key(3))
@@ -55,12 +53,13 @@ for name, policy, hyper, counts in cases:
     problem = dataclasses.replace(problem, edges=None, base=None)
     alone = arrays(jax.jit(_rounds)(problem, state, ROUNDS))
     assert np.count_nonzero(alone[4][:ROUNDS]) > ROUNDS and np.ptp(alone[-1]) > 0.1
-    for count in counts:
-        mesh = Mesh(np.array(jax.devices()[:count]), (_devices.AXIS,))
-        shared = jax.jit(_devices.divided(mesh, _rounds, problem, state))(problem, state, jnp.asarray(ROUNDS))
-        for one, other in zip(alone, arrays(shared), strict=True):
-            np.testing.assert_array_equal(other, one, err_msg=f"{name} {policy} {hyper} on {count} devices")
     print(hashlib.sha256(b"".join(a.tobytes() for a in alone)).hexdigest())
+    if library.in_use() and name == "softmax":
+        continue  # with the library a fit divides no rows: that it could is shown once
+    mesh = Mesh(np.array(jax.devices()[:count]), (_devices.AXIS,))
+    shared = jax.jit(_devices.divided(mesh, _rounds, problem, state))(problem, state, jnp.asarray(ROUNDS))
+    for one, other in zip(alone, arrays(shared), strict=True):
+        np.testing.assert_array_equal(other, one, err_msg=f"{name} {policy} {hyper} on {count} devices")
 """
 
 
@@ -79,7 +78,7 @@ def test_what_needs_all_rows_does_not_depend_on_devices():
     script = Path(__file__).with_name("devices_script.py").read_text()
     flags = "--xla_force_host_platform_device_count=4"
     printed = native_library.run_script(script, XLA_FLAGS=flags, JBOOST_NATIVE="0")
-    assert len(printed.splitlines()) == 6
+    assert len(printed.splitlines()) == 4
 
 
 OWN_TREES = """
@@ -92,7 +91,7 @@ from jboost._tree import Columns, GradientPairs, arrange, choose_engine
 from jboost._runtime.typing import Layout
 
 rng = np.random.default_rng(0)
-n, f, depth = 2000, 9, 3
+n, f, depth = 2000, 9, 2
 bins = jnp.asarray(rng.integers(0, 32, (f, n)).astype(np.uint8))
 pairs = np.stack([rng.normal(size=(8, n)) + (bins[2] > 9), rng.uniform(0.1, 1, (8, n))], axis=-1)
 pairs = jnp.asarray(pairs, jnp.float32)
@@ -115,8 +114,9 @@ for policy in ("symmetric", "depthwise"):
 
     every = jax.jit(jax.shard_map(on_a_device, mesh=mesh, in_specs=(P("trees"), P(), P(), P()), out_specs=P("trees")))
     found = every(pairs, bins, active, allowed)
+    grow = jax.jit(grow)
     for i in range(8):
-        expected = jax.jit(grow)(pairs[i], bins, active, allowed)
+        expected = grow(pairs[i], bins, active, allowed)
         jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[i], b), found, expected)
     assert len(np.unique(np.asarray(found[0].gain), axis=0)) == 8
 print("same")
