@@ -224,9 +224,10 @@ for loss, y in targets.items():
 
     whole = lambda y, weight: best_constant(loss, Rows(y, weight))
     shared = jax.shard_map(part, mesh=mesh, in_specs=P("rows"), out_specs=P())
-    np.testing.assert_array_equal(jax.jit(shared)(y, weight), jax.jit(whole)(y, weight))
-    by_weight = [jax.jit(jax.jacobian(f, 1))(y, weight) for f in (shared, whole)]
-    np.testing.assert_allclose(*by_weight, rtol=1e-4, atol=1e-7)
+    both = lambda f: jax.jit(lambda y, weight: (f(y, weight), jax.jacobian(f, 1)(y, weight)))(y, weight)
+    (constant, by_weight), (expected, derivative) = both(shared), both(whole)
+    np.testing.assert_array_equal(constant, expected)
+    np.testing.assert_allclose(by_weight, derivative, rtol=1e-4, atol=1e-7)
 print("same")
 """
 
