@@ -59,6 +59,7 @@ def test_a_scan_of_rounds_and_more_after_it():
 
 
 def test_inside_a_transformation(x64):
+    @jax.jit  # operation by operation it would be 500 programs
     def risk(learning_rate):
         data, state = init(*arguments(), spec=SMALL, hyper=Hyper(learning_rate=learning_rate))
         rounds = []

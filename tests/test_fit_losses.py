@@ -12,7 +12,9 @@ import pytest
 import jboost
 from experiments import nano
 from jboost import Hyper, Spec, losses
+from jboost._objective.loss import as_loss
 from jboost.losses import Loss, Newton, Quantile
+from tests.of_rows import best_constant, value_grad_hess
 from tests.twin import assert_same_models, problem, route_table
 
 TINY = Spec(n_estimators=4, max_depth=1)
@@ -73,7 +75,11 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("name", COPIES)
+# One of each kind: a leaf that is a quantile, first order, one output and three, an inverse link.
+@pytest.mark.parametrize(
+    "name",
+    ["logistic", *(pytest.param(one, marks=pytest.mark.slow) for one in ("quantile", "huber", "softmax"))],
+)
 def test_a_users_copy_of_a_loss_gives_the_identical_model(name):
     built_in, copy, target = COPIES[name]
     rows = problem("plain")
@@ -86,6 +92,29 @@ def test_a_users_copy_of_a_loss_gives_the_identical_model(name):
     if name == "softmax":  # scores of all classes may be moved alike
         fits = [dataclasses.replace(model, base=model.base - model.base.mean()) for model in fits]
     assert_same_models(*fits, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_users_copy_of_a_loss_gives_a_fit_the_same_numbers(name):
+    """All that a fit takes of a loss: the constant to start from, derivatives of rows, values, the rule for leaves."""
+    built_in, copy, target = COPIES[name]
+    rows = problem("plain")
+    y = jnp.asarray(rows.targets[target])
+    score = np.random.default_rng(0).normal(size=(400, 3) if name == "softmax" else 400)
+
+    @jax.jit
+    def numbers(loss):
+        start = best_constant(loss, y, rows.weight)
+        centred = start - start.mean() if name == "softmax" else start  # all classes may be moved alike
+        value, g, h = value_grad_hess(loss, score, y)
+        rise = value - value_grad_hess(loss, jnp.zeros_like(score), y)[0]  # terms of y alone are left out
+        return centred, rise, g, h
+
+    one, other = as_loss(built_in), as_loss(copy)
+    for found, expected in zip(numbers(other), numbers(one), strict=True):
+        assert np.any(expected)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    assert (other.leaf, other.hessian, other.n_outputs) == (one.leaf, one.hessian, one.n_outputs)
 
 
 def test_every_built_in_loss_has_a_copy_here():
