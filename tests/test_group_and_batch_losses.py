@@ -43,6 +43,15 @@ def fit(loss: Any, target: str = "binary", weight: Any = None, **options: Any) -
     return jboost.fit(loss, rows.data, rows.targets[target], sample_weight=weight, **given)
 
 
+OF_GROUPS = GroupLoss(of_rows(losses.logistic.function))
+OF_ALL = BatchLoss(of_batch(losses.logistic.function))
+
+
+@jax.jit  # operation by operation it would be 150 programs
+def hessian_diagonal(loss, score, rows):
+    return loss.hessian_diagonal(score, rows)
+
+
 # --- A loss of one row in another coat ----------------------------------------------------------------------
 
 
@@ -52,10 +61,9 @@ def test_a_loss_of_one_row_gives_the_same_model(kind, weighted, x64):
     """Its Hessian is diagonal, so that products with random signs are exact too."""
     rows = problem("plain")
     weight = np.where(np.arange(N) % 7 == 0, 0.0, rows.weight) if weighted else None
-    function = losses.logistic.function
-    wrapped = GroupLoss(of_rows(function)) if kind == "group" else BatchLoss(of_batch(function))
+    wrapped = OF_GROUPS if kind == "group" else OF_ALL
     groups: dict[str, Any] = {"groups": IDS} if kind == "group" else {}
-    expected, history = fit(Loss(function), weight=weight)
+    expected, history = fit(Loss(losses.logistic.function), weight=weight)
     model, other = fit(wrapped, weight=weight, **groups)
     assert_same_models(model, expected, rtol=1e-9)
     assert (np.asarray(model.trees.gain) > 0).any()
@@ -63,6 +71,7 @@ def test_a_loss_of_one_row_gives_the_same_model(kind, weighted, x64):
         np.testing.assert_allclose(other.train_loss, history.train_loss, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_several_outputs_and_a_pytree_of_targets(x64):
     """Two outputs with a shared tree; the target of a group is a pytree."""
     rows = problem("plain")
@@ -80,6 +89,7 @@ def test_several_outputs_and_a_pytree_of_targets(x64):
     assert_same_models(model, expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_curvature_replaces_the_second_derivative(x64):
     def p(score):
         return jax.nn.sigmoid(score)
@@ -118,7 +128,7 @@ def test_pairwise_logistic_against_a_loop_over_pairs(rng, x64):
     n = 60
     score, y, ids = rng.normal(size=n), rng.integers(0, 3, n).astype(float), rng.integers(0, 9, n)
     rows = Rows(jnp.asarray(y), jnp.ones(n), groups=make_groups(ids))
-    value, g, h = GroupLoss(pairwise).hessian_diagonal(jnp.asarray(score), rows)
+    value, g, h = hessian_diagonal(GroupLoss(pairwise), jnp.asarray(score), rows)
     expected_g, expected_h = naive_pairwise(score, y, ids)
     np.testing.assert_allclose(g, expected_g, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(h, expected_h, rtol=1e-10, atol=1e-12)
@@ -131,6 +141,7 @@ def test_pairwise_logistic_against_a_loop_over_pairs(rng, x64):
     np.testing.assert_allclose(value.sum(), total, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_ranking_is_learned_and_starts_from_nothing():
     """The order within groups, whose levels tell nothing: a third of the pairs are wrong at first, few in the end."""
     rng = np.random.default_rng(0)
@@ -151,7 +162,7 @@ def test_a_ranking_is_learned_and_starts_from_nothing():
     assert history.train_loss[-1] < 0.5 * history.train_loss[0]
 
 
-@pytest.mark.parametrize("n", [48, 60, 300])
+@pytest.mark.parametrize("n", [48, *(pytest.param(n, marks=pytest.mark.slow) for n in (60, 300))])
 def test_a_ranking_starts_from_nothing_whatever_the_weights(n):
     rng = np.random.default_rng(n)
     X, y, ids = rng.normal(size=(n, 2)), rng.integers(0, 4, n), np.arange(n) // 6
@@ -183,23 +194,28 @@ def test_cox_partial_likelihood_against_its_closed_form(rng, x64):
     n = 30  # of which the diagonal is exact
     score, time = rng.normal(size=n), rng.permutation(n) + 1.0
     y = np.where(rng.random(n) < 0.3, -time, time)
-    value, g, h = BatchLoss(cox).hessian_diagonal(jnp.asarray(score), Rows(jnp.asarray(y), jnp.ones(n)))
+    value, g, h = hessian_diagonal(BatchLoss(cox), jnp.asarray(score), Rows(jnp.asarray(y), jnp.ones(n)))
     expected_g, expected_h = naive_cox(score, y)
     np.testing.assert_allclose(g, expected_g, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(h, expected_h, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(value.sum(), cox(jnp.asarray(score), jnp.asarray(y), jnp.ones(n)), rtol=1e-12)
+    np.testing.assert_allclose(
+        value.sum(), jax.jit(cox)(jnp.asarray(score), jnp.asarray(y), jnp.ones(n)), rtol=1e-12
+    )
 
 
+@pytest.mark.slow
 def test_cox_with_many_rows_lowers_the_partial_likelihood():
     rng = np.random.default_rng(1)
-    X = rng.normal(size=(N, 3))
+    n = 100  # of which the diagonal is an estimate
+    X = rng.normal(size=(n, 3))
     time = rng.exponential(np.exp(-X[:, 0]))
-    y = np.where(rng.random(N) < 0.3, -time, time)
+    y = np.where(rng.random(n) < 0.3, -time, time)
     model, history = jboost.fit(BatchLoss(cox), X, y, spec=Spec(n_estimators=20, max_depth=2))
     assert (np.diff(history.train_loss) < 0).all()
     assert np.corrcoef(jboost.predict(model, X), X[:, 0])[0, 1] > 0.8
 
 
+@pytest.mark.slow
 def test_a_penalty_on_the_difference_between_two_groups_of_people(x64):
     """Demographic parity: squares, and strength times the square of the difference of mean scores, in closed form."""
     rows = problem("plain")

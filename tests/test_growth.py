@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -41,6 +42,10 @@ def interactions(sets):
     return Growth(start, admit, descend)
 
 
+FREE = interactions(np.ones((1, 4), bool))  # forbids nothing
+
+
+@functools.cache
 def fit(growth, policy, engine=None):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 4))
@@ -72,18 +77,18 @@ def paths(model, policy):
     return found
 
 
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("policy", [pytest.param("symmetric", marks=pytest.mark.slow), "depthwise"])
 def test_interaction_constraints_hold_on_every_path(policy):
     allowed = [set(np.flatnonzero(one)) for one in SETS]
     found = paths(fit(interactions(SETS), policy), policy)
     assert all(any(path <= one for one in allowed) for path in found)
     assert any(len(path) > 1 for path in found)
-    free = paths(fit(interactions(np.ones((1, 4), bool)), policy), policy)
+    free = paths(fit(FREE, policy), policy)
     assert not all(any(path <= one for one in allowed) for path in free)
 
 
 def test_nothing_forbidden_changes_nothing():
-    free, plain = fit(interactions(np.ones((1, 4), bool)), "depthwise"), fit(None, "depthwise", PLAIN)
+    free, plain = fit(FREE, "depthwise"), fit(None, "depthwise", PLAIN)
     for one, other in zip(jax.tree.leaves(free.trees), jax.tree.leaves(plain.trees), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(free.leaf_value, plain.leaf_value)
@@ -113,6 +118,7 @@ def test_shares_of_columns_are_drawn_for_each_node():
     assert len(np.unique(jax.random.key_data(children), axis=0)) == 6000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
 def test_a_fit_draws_columns_for_each_node(policy):
     rng = np.random.default_rng(0)
@@ -130,18 +136,15 @@ def test_a_fit_draws_columns_for_each_node(policy):
     if policy == "depthwise":
         assert len({tuple(row[3:7]) for row in few}) > 1
         assert any(len(set(row[1:3])) == 2 for row in few)
-    swept = jax.vmap(
-        lambda share: (
-            jboost.fit(
-                losses.squared_error,
-                jboost.bin_features(X),
-                y,
-                spec=spec,
-                hyper=Hyper(colsample_bynode=share),
-            )[0].trees.feature
-        )
-    )(jnp.array([0.25, 1.0]))
-    np.testing.assert_array_equal(swept, [few, feature(1.0)])
+    data = jboost.bin_features(X)
+
+    @jax.jit
+    @jax.vmap
+    def swept(share):
+        hyper = Hyper(colsample_bynode=share)
+        return jboost.fit(losses.squared_error, data, y, spec=spec, hyper=hyper)[0].trees.feature
+
+    np.testing.assert_array_equal(swept(jnp.array([0.25, 1.0])), [few, feature(1.0)])
 
 
 def test_children_are_told_their_sums():
@@ -219,8 +222,8 @@ def increasing_in(column):
     return Growth(start, admit, descend, weigh)
 
 
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
-@pytest.mark.parametrize("categorical", [None, [2]])
+@pytest.mark.slow
+@pytest.mark.parametrize(("policy", "categorical"), [("symmetric", None), ("depthwise", [2])])
 def test_bounds_that_nodes_hand_down_make_a_model_monotone(policy, categorical):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
@@ -229,31 +232,31 @@ def test_bounds_that_nodes_hand_down_make_a_model_monotone(policy, categorical):
     spec = Spec(n_estimators=8, max_depth=DEPTH, grow_policy=policy)
     grid = np.linspace(-3, 3, 200)
 
-    def steps(growth):
+    data = jboost.bin_features(X, categorical=categorical)
+
+    def steps(model):
         """Return the differences of the predictions along the column, at twenty values of the others."""
-        data = jboost.bin_features(X, categorical=categorical)
-        problem, state = init(losses.squared_error, data, y, spec=spec)
-        bins = jnp.pad(data.bins, ((0, 0), (0, problem.train.weight.size - 400)))
-        problem = dataclasses.replace(problem, growth=growth, engine=choose_engine(spec, growth), bins=bins)
-        model = finish(problem, jax.jit(run)(problem, state)[1])
         rows = np.repeat(X[:20], grid.size, axis=0)
         rows[:, 0] = np.tile(grid, 20)
-        found = np.diff(np.asarray(jboost.predict(model, rows)).reshape(20, -1), axis=1)
         assert (np.asarray(model.trees.feature)[np.asarray(model.trees.gain) > 0] == 0).any()
-        return found
+        return np.diff(np.asarray(jboost.predict(model, rows)).reshape(20, -1), axis=1)
 
-    free = increasing_in(0)._replace(weigh=None)
+    free, _ = jboost.fit(losses.squared_error, data, y, spec=spec)
     assert steps(free).min() < -0.1
-    assert steps(increasing_in(0)).min() >= -1e-6  # trees are summed in floats
+    problem, state = init(losses.squared_error, data, y, spec=spec)
+    growth, bins = increasing_in(0), jnp.pad(data.bins, ((0, 0), (0, problem.train.weight.size - 400)))
+    problem = dataclasses.replace(problem, growth=growth, engine=choose_engine(spec, growth), bins=bins)
+    bounded = finish(problem, jax.jit(run)(problem, state)[1])
+    assert steps(bounded).min() >= -1e-6  # trees are summed in floats
 
 
+@pytest.mark.slow
 def test_nodes_of_a_level_may_choose_their_split_in_another_way():
-    free = interactions(np.ones((1, 4), bool))
-    plain = fit(free, "symmetric")
-    as_ever = fit(free._replace(combine=sum_of_gains), "symmetric")
+    plain = fit(FREE, "symmetric")
+    as_ever = fit(FREE._replace(combine=sum_of_gains), "symmetric")
     np.testing.assert_array_equal(as_ever.leaf_value, plain.leaf_value)
-    by_one = fit(free._replace(combine=lambda gain: gain.max(axis=0)), "symmetric")
-    each = fit(free, "depthwise")
+    by_one = fit(FREE._replace(combine=lambda gain: gain.max(axis=0)), "symmetric")
+    each = fit(FREE, "depthwise")
     # Both start with the same root; then the node that gains most decides for the level.
     best = np.argmax(each.trees.gain[0, 1:3])
     for name in ("feature", "threshold", "gain"):
