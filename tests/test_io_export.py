@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 import sys
+from functools import partial
 from typing import Any
 
 import jax
@@ -58,9 +59,8 @@ def fit(kind: str) -> jboost.Ensemble:
     binned, y = data(categorical=kind != "numbers")
     if kind == "batch":
         hyper = jax.vmap(lambda rate: jboost.Hyper(learning_rate=rate))(jnp.array([0.1, 0.5]))
-        return jax.vmap(lambda hyper: jboost.fit(losses.logistic, binned, y > 0, spec=SMALL, hyper=hyper)[0])(
-            hyper
-        )
+        one = partial(jboost.fit, losses.logistic, binned, y > 0, spec=SMALL)
+        return jax.jit(jax.vmap(lambda hyper: one(hyper=hyper)[0]))(hyper)
     if kind == "numbers":
         return jboost.fit(losses.logistic, binned, y > 0, spec=SMALL)[0]
     two = np.column_stack([y, -y])

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 
 import jboost
 from jboost import Hyper, LeafRule, Loss, Newton, Quantile, Spec, losses
@@ -47,9 +48,8 @@ def test_a_rule_of_ones_own(x64):
     loss = Loss(losses.squared_error.function, leaf=rule)
     expected, _ = fit(losses.squared_error)
     assert_same_models(fit(loss)[0], expected, rtol=1e-9)
-    swept = jax.vmap(lambda ridge: fit(loss, hyper=Hyper(reg_lambda=ridge))[0].leaf_value)(
-        jnp.array([0.0, 5.0])
-    )
+    sweep = jax.jit(jax.vmap(lambda ridge: fit(loss, hyper=Hyper(reg_lambda=ridge))[0].leaf_value))
+    swept = sweep(jnp.array([0.0, 5.0]))
     np.testing.assert_allclose(
         swept[1], fit(losses.squared_error, hyper=Hyper(reg_lambda=5.0))[0].leaf_value, rtol=1e-9
     )
@@ -84,10 +84,14 @@ def saddle(score, y):
     return 0.5 * jnp.sum((score - y) ** 2) + 2.0 * jnp.cos(score[0] - score[1])
 
 
+def scaled_saddle(score, y, *, scale):  # a parameter: all scales are one program
+    return scale * saddle(score, y)
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e3])
 def test_a_step_along_an_indefinite_hessian_lowers_the_loss(scale, x64):
     y = np.random.default_rng(0).normal(size=(400, 2)) * 0.2
-    loss = Loss(lambda score, y: scale * saddle(score, y), n_outputs=2, hessian="full")
+    loss = Loss(Partial(scaled_saddle, scale=scale), n_outputs=2, hessian="full")
     spec, hyper = (
         Spec(n_estimators=12, max_depth=2),
         Hyper(learning_rate=0.3, reg_lambda=0.0, min_child_weight=0.0),

@@ -102,6 +102,7 @@ def test_the_derivative_by_a_parameter_is_that_of_finite_differences(make, x64):
     """Of the sum of the first leaf values: the splits of one tree stay as they are under a small change."""
     rows = problem("plain")
 
+    @jax.jit
     def total(value):
         model, _ = fit(make(value), hyper=Hyper(learning_rate=0.7))
         return jnp.sum(jnp.sin(jboost.predict(model, rows.data)))
@@ -115,8 +116,8 @@ def test_a_closure_over_traced_values_goes_on_working(x64):
     def total(up):
         return fit(lambda score, y: asymmetric(score, y, up=up))[0].leaf_value.sum()
 
-    explicit = jax.grad(lambda up: fit(Partial(asymmetric, up=up))[0].leaf_value.sum())(3.0)
-    np.testing.assert_allclose(jax.grad(total)(3.0), explicit, rtol=1e-10)
+    explicit = jax.jit(jax.grad(lambda up: fit(Partial(asymmetric, up=up))[0].leaf_value.sum()))(3.0)
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(3.0), explicit, rtol=1e-10)
 
 
 def test_callables_are_taken_apart_and_put_together():

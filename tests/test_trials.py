@@ -163,6 +163,7 @@ def test_groups_without_rows_do_not_spoil_derivatives(x64):
         residual = jnp.where(mask, score - y, 0.0)
         return jnp.sum(residual**2) + jnp.sum(residual) ** 2 / jnp.sum(mask)
 
+    @jax.jit
     def total(rate):
         hyper = jboost.Hyper(learning_rate=rate)
         model, _ = fit(GroupLoss(centred), groups=ids, sample_weight=weight, hyper=hyper)
