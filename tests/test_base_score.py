@@ -240,6 +240,7 @@ def test_second_derivative_matches_finite_differences(x64):
     np.testing.assert_allclose(*mixed, rtol=1e-7, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_derivative_of_coupled_outputs(x64):
     """The softmax of equal classes has a flat direction and equal eigenvalues; here its tilt is traced."""
 

@@ -235,6 +235,7 @@ def test_data_are_the_same_every_time_and_hold_both_classes(data):
     assert 0.2 < y.mean() < 0.8
 
 
+@pytest.mark.slow
 def test_the_loss_of_the_user_gives_the_model_of_the_built_in_one(data):
     library = libraries.JBoost(gpu=False, threads=1)
     binned = library.bin(*data, bins=63)

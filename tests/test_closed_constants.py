@@ -232,7 +232,9 @@ print("same")
 """
 
 
-@pytest.mark.parametrize("with_library", ["0", "1"], ids=["plain", "native"])
+@pytest.mark.parametrize(
+    "with_library", [pytest.param("0", marks=pytest.mark.slow), "1"], ids=["plain", "native"]
+)
 def test_rows_on_eight_devices_give_the_same_bits(with_library):
     flags = "--xla_force_host_platform_device_count=8"
     assert native_library.run_script(DEVICES, XLA_FLAGS=flags, JBOOST_NATIVE=with_library) == "same"

@@ -68,6 +68,7 @@ print(len(jax.devices()), len(messages), float(model.predict(X).sum()))
 """
 
 
+@pytest.mark.slow
 def test_n_jobs_makes_devices_or_says_once_how_to():
     fresh = native_library.run_script(JOBS, "fresh", JBOOST_NATIVE="0", XLA_FLAGS="").split()
     late = native_library.run_script(JOBS, "late", JBOOST_NATIVE="0", XLA_FLAGS="").split()

@@ -123,7 +123,9 @@ print("same")
 """
 
 
-@pytest.mark.parametrize("with_library", ["0", "1"], ids=["plain", "native"])
+@pytest.mark.parametrize(
+    "with_library", [pytest.param("0", marks=pytest.mark.slow), "1"], ids=["plain", "native"]
+)
 def test_each_device_grows_its_own_tree(with_library):
     if with_library == "1":
         native_library.require(native.is_available)

@@ -60,7 +60,16 @@ PUBLIC = _public_names()
 CALLABLES = [(name, value) for name, value in PUBLIC if inspect.isclass(value) or inspect.isroutine(value)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_page_id)
+LONG = ("how-to-extend.md",)  # pages whose examples take long
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=_page_id(page), marks=pytest.mark.slow if page.name in LONG else ())
+        for page in PAGES
+    ],
+)
 def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # an example may save a model
     namespace: dict[str, Any] = {"__name__": page.stem}
@@ -89,6 +98,7 @@ def test_names_on_a_page_exist(page: Path) -> None:
     assert not missing, f"{page.name} mentions files that do not exist: {missing}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -184,6 +184,7 @@ def test_a_full_hessian_is_solved_in_each_leaf():
         np.testing.assert_allclose(added[here], np.tile(expected, (here.sum(), 1)), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_target_of_several_arrays():
     """Exposure beside counts: the fit is that of the rates with the exposures as weights."""
     rows = problem("plain")
@@ -199,6 +200,7 @@ def test_a_target_of_several_arrays():
     assert_same_models(model, rates, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hessian", ["diagonal", "full"])
 def test_rows_of_weight_zero_may_be_outside_the_domain_of_the_loss(hessian):
     """Neither the fit nor its derivative sees the infinite curvature of a row that is not there."""

@@ -240,6 +240,7 @@ def test_the_best_round(metric, best, tol, patience, expected):
     assert follow(np.array(metric, float), best, tol, patience) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("tol", [0.0, 0.02, 0.3])
 def test_rounds_stop_where_the_metrics_of_all_rounds_say(tol, maximize):

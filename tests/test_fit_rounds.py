@@ -188,7 +188,7 @@ def compilations(caplog):
     names += [match.group(1) for match in found if match]
 
 
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("policy", ["symmetric", pytest.param("depthwise", marks=pytest.mark.slow)])
 def test_a_second_fit_compiles_nothing(policy, caplog, monkeypatch):
     """Neither for other numbers and rounds nor for a tenth more or fewer rows, to train on or to watch."""
     monkeypatch.setattr("jboost._runtime.padding._sizes", set())

@@ -48,6 +48,7 @@ def test_jit_of_a_fit_equals_the_fit():
     np.testing.assert_allclose(score, jboost.predict(plain, rows.X), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [bool, jnp.uint8, jnp.int32])
 def test_jit_of_a_fit_may_close_over_arrays_of_jax(dtype):
     rows = problem("mixed")
@@ -85,6 +86,7 @@ def test_vmap_over_numbers_equals_a_loop():
         assert_same_models(model_of(models, i), logistic_fit(hyper=Hyper(**numbers))[0])
 
 
+@pytest.mark.slow
 def test_vmap_over_weights_and_keys_equals_a_loop():
     """Weights of zero make folds: three fits, each without a third of the rows."""
     weights = jnp.asarray(problem("mixed").weight * (np.arange(400) % 3 != np.arange(3)[:, None]))
@@ -99,7 +101,7 @@ def test_vmap_over_weights_and_keys_equals_a_loop():
         assert_same_models(model_of(models, i), fitted(weights[i], keys[i]))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["symmetric", pytest.param("depthwise", marks=pytest.mark.slow)])
 def test_derivatives_of_a_validation_loss_through_the_whole_fit(policy):
     """By the numbers of Hyper and by the weights, against differences of plain fits with the same splits.
 
@@ -141,6 +143,7 @@ def test_a_traced_fit_takes_binned_rows_only():
         jax.jit(lambda X: jboost.fit(losses.squared_error, X, y, spec=SMALL)[0])(jnp.asarray(rows.X))
 
 
+@pytest.mark.slow
 def test_a_loss_with_learned_parameters_is_differentiated_through_the_fit():
     """The only traced value is one that the loss closes over."""
     rng = np.random.default_rng(0)

@@ -87,6 +87,7 @@ def test_interaction_constraints_hold_on_every_path(policy):
     assert not all(any(path <= one for one in allowed) for path in free)
 
 
+@pytest.mark.slow
 def test_nothing_forbidden_changes_nothing():
     free, plain = fit(FREE, "depthwise"), fit(None, "depthwise", PLAIN)
     for one, other in zip(jax.tree.leaves(free.trees), jax.tree.leaves(plain.trees), strict=True):
@@ -147,6 +148,7 @@ def test_a_fit_draws_columns_for_each_node(policy):
     np.testing.assert_array_equal(swept(jnp.array([0.25, 1.0])), [few, feature(1.0)])
 
 
+@pytest.mark.slow
 def test_children_are_told_their_sums():
     """Of h, with an h of 1 a row: the children of a level sum to all rows."""
     seen = []

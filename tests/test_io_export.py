@@ -78,7 +78,9 @@ def expected_of(model: jboost.Ensemble, X: np.ndarray) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("kind", ["numbers", "vector", "separate", "batch"])
+@pytest.mark.parametrize(
+    "kind", ["numbers", "vector", "separate", pytest.param("batch", marks=pytest.mark.slow)]
+)
 def test_the_function_gives_the_scores_of_predict(kind):
     model = fit(kind)
     X = rows_for(model.edges if kind != "batch" else data()[0].edges)

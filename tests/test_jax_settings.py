@@ -83,8 +83,13 @@ def changes_nothing(setting: str, case: str) -> None:
 # Under the other settings everything is compiled anew: one case each. Promotion meets all of them below, traced.
 @pytest.mark.parametrize(
     ("setting", "case"),
-    [("promotion", "depthwise"), ("leaks", "separate")]
-    + [("transfers", case) for case in ("depthwise", "quantile", "separate")],
+    [
+        pytest.param("promotion", "depthwise", marks=pytest.mark.slow),
+        pytest.param("leaks", "separate", marks=pytest.mark.slow),
+        ("transfers", "depthwise"),
+        pytest.param("transfers", "quantile", marks=pytest.mark.slow),
+        pytest.param("transfers", "separate", marks=pytest.mark.slow),
+    ],
 )
 def test_a_setting_changes_nothing(setting, case, x64):  # under which most types differ
     changes_nothing(setting, case)
@@ -114,6 +119,7 @@ def test_every_way_to_grow_can_be_traced_under_strict_promotion(case):
     trace(case)
 
 
+@pytest.mark.slow
 def test_strict_promotion_without_the_library():
     script = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
     script += "from test_jax_settings import GROWN, trace\nfor case in GROWN: trace(case)\nprint('traced')"

@@ -100,6 +100,7 @@ def test_a_step_along_an_indefinite_hessian_lowers_the_loss(scale, x64):
     assert (np.diff(history.train_loss) < 1e-9 * scale).all()
 
 
+@pytest.mark.slow
 def test_a_matrix_that_the_loss_brings(x64):
     """The Fisher matrix of a normal with mean s0 and log deviation s1 is diag(exp(-2 s1), 2): natural gradients."""
 
@@ -152,6 +153,7 @@ def test_a_loss_without_derivatives_is_named_with_a_way_out(function):
         fit(Loss(function, name="mine"))
 
 
+@pytest.mark.slow
 def test_a_first_order_loss_does_with_reverse_mode(x64):
     """Squares by a custom_vjp: h = 1 as in the built-in loss, the base score by reverse mode alone."""
     expected, _ = fit(losses.squared_error)
@@ -163,6 +165,7 @@ def test_a_first_order_loss_does_with_reverse_mode(x64):
     assert_same_models(fit(one)[0], expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_gaps_in_several_targets(x64):
     """NaN where a target was not taken: each output is fitted on the rows that have it, as in separate fits."""
     rows = problem("plain")

@@ -61,6 +61,7 @@ def test_padding_appends_zeros_along_its_axis(make):
     assert pad_axis(array, 3).dtype == array.dtype
 
 
+@pytest.mark.slow
 def test_small_models_of_several_outputs_do_not_depend_on_earlier_fits(rng):
     # XLA sums over the classes of small arrays in another order than over those of larger ones.
     X = rng.normal(size=(1500, 3))

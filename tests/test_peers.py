@@ -82,6 +82,7 @@ def test_scores_equal_those_of_xgboost(case, x64):
         np.testing.assert_allclose(nano.predict(*twin, rows.codes), peer, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_tree_per_class_equals_xgboosts_softmax(x64):
     rows = problem("missing")
     y = rows.targets["class"]

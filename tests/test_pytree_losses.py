@@ -96,7 +96,9 @@ def test_a_sweep_over_a_parameter_is_one_program(x64):
 
 
 @pytest.mark.parametrize(
-    "make", [losses.pseudo_huber, lambda up: Partial(asymmetric, up=up)], ids=["built in", "own"]
+    "make",
+    [pytest.param(losses.pseudo_huber, marks=pytest.mark.slow), lambda up: Partial(asymmetric, up=up)],
+    ids=["built in", "own"],
 )
 def test_the_derivative_by_a_parameter_is_that_of_finite_differences(make, x64):
     """Of the sum of the first leaf values: the splits of one tree stay as they are under a small change."""
@@ -112,6 +114,7 @@ def test_the_derivative_by_a_parameter_is_that_of_finite_differences(make, x64):
     np.testing.assert_allclose(jax.grad(total)(1.3), slope, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_closure_over_traced_values_goes_on_working(x64):
     def total(up):
         return fit(lambda score, y: asymmetric(score, y, up=up))[0].leaf_value.sum()

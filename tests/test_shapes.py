@@ -24,6 +24,7 @@ PAIRS = [(name, library) for name in KINDS for library in shapes.LIBRARIES if li
 PAIRS += [(name, "jboost-depthwise") for name in ("5 classes", "categories")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "library"), PAIRS)
 def test_every_kind_is_fitted(name, library, monkeypatch):
     if not machine.is_installed(library):

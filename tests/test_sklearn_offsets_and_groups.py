@@ -48,6 +48,7 @@ def assert_is(estimator: Any, fitted: Any) -> None:
 # ---------------------------------------------------------------- offsets
 
 
+@pytest.mark.slow
 def test_an_exposure_is_a_weight_of_rates(x64):
     parameters = {"loss": "poisson", "max_bins": 60}  # one for each value, whatever the weights
     counts = regressor(**parameters).fit(X, COUNT, offset=OFFSET)
@@ -104,6 +105,7 @@ def test_every_curve_knows_its_offset():
             np.testing.assert_allclose(found, 2 * of_rows.mean(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_offset_of_each_class():
     estimator = classifier().fit(X, THREE, WEIGHT, offset=OF_CLASSES)
     assert_is(estimator, core(losses.softmax(3), THREE, WEIGHT, offset=OF_CLASSES))
@@ -122,6 +124,7 @@ def test_an_offset_of_each_class():
     np.testing.assert_allclose(shorter, third, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_warm_start_with_offsets_is_one_longer_fit(x64):
     """To the last digits: the scores of the trees before are summed in another order."""
     parameters = {"loss": "poisson", "early_stopping": False}
@@ -201,6 +204,7 @@ def test_groups_reach_the_fit(ids):
     assert (score[:, None] > score[None])[pair].mean() > 0.9
 
 
+@pytest.mark.slow
 def test_the_loss_of_groups_is_watched():
     pairs = [(X[VALID], Y[VALID]), (X, Y), (X[VALID], Y[VALID])]
     groups = [NAMES[VALID], IDS, IDS[VALID]]
@@ -216,12 +220,14 @@ def test_the_loss_of_groups_is_watched():
     assert_same_model(regressor(loss=RANKING).fit(X, Y, groups=IDS, **one_set), estimator)
 
 
+@pytest.mark.slow
 def test_a_metric_of_ones_own_watches_a_loss_of_groups():
     estimator = regressor(loss=RANKING, eval_metric="mae", early_stopping=False)
     estimator.fit(X, Y, eval_set=[(X, Y)], groups=IDS, eval_groups=[IDS])
     np.testing.assert_allclose(estimator.best_score_, np.abs(estimator.predict(X) - Y).mean(), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [RANKING, "squared_error"], ids=["of groups", "of rows"])
 @pytest.mark.parametrize("fraction", [0.3, 6])
 def test_whole_groups_are_held_out(loss, fraction):
@@ -252,6 +258,7 @@ def test_whole_groups_are_drawn():
     assert (np.asarray(other.model_.leaf_value) != estimator.model_.leaf_value).any()
 
 
+@pytest.mark.slow
 def test_a_classifier_takes_a_loss_of_groups():
     def logistic(score, y, mask):
         return jnp.sum(jnp.where(mask, jax.nn.softplus(score) - y * score, 0.0))
@@ -273,6 +280,7 @@ def spread(score, y, weight):
     return squares + jnp.sum(weight * score) ** 2 / jnp.sum(weight)
 
 
+@pytest.mark.slow
 def test_a_loss_of_all_rows_is_watched():
     loss, half = BatchLoss(spread), WEIGHT[VALID]
     pairs, weights = [(X, Y), (X[VALID], Y[VALID])], [SOME, half]

@@ -286,6 +286,7 @@ def censored(score, y):
     return 0.5 * jnp.where(y["seen"] > 0, (score - y["time"]) ** 2, short**2)
 
 
+@pytest.mark.slow
 def test_a_dict_of_targets():
     y = {"time": Y, "seen": POSITIVE}
     estimator = regressor(loss=censored).fit(
@@ -321,6 +322,7 @@ def test_a_dict_of_targets_must_fit():
         regressor(loss=censored).fit(X, y, X_val=X, y_val=Y)
 
 
+@pytest.mark.slow
 def test_a_frame_of_targets():
     both = np.stack([Y, -2 * Y], axis=1)
     assert_same_model(regressor().fit(X, pd.DataFrame(both, columns=["a", "b"])), regressor().fit(X, both))
@@ -353,6 +355,7 @@ def test_several_labels_are_as_many_classifiers(make):
     assert estimator.score(X, SEVERAL) == np.all(predicted == SEVERAL, axis=1).mean()
 
 
+@pytest.mark.slow
 def test_several_labels_in_one_tree_are_watched():
     watched = {"X_val": X[VALID], "y_val": SEVERAL[VALID]}
     estimator = classifier(eval_metric="logloss").fit(X[TRAIN], SEVERAL[TRAIN], **watched)
@@ -369,6 +372,7 @@ def own_sum_of_logistics(score, y):
     return (jax.nn.softplus(score) - y * score).sum()
 
 
+@pytest.mark.slow
 def test_several_labels_with_a_loss_of_ones_own():
     one, other = classifier(loss=own_sum_of_logistics).fit(X, SEVERAL), classifier().fit(X, SEVERAL)
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), rtol=1e-6)

@@ -61,7 +61,9 @@ class Share:
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
-@pytest.mark.parametrize("sampler", [steepest, Share(0.6)], ids=["function", "pytree"])
+@pytest.mark.parametrize(
+    "sampler", [steepest, pytest.param(Share(0.6), marks=pytest.mark.slow)], ids=["function", "pytree"]
+)
 def test_rows_are_drawn_by_the_sampler(kind, sampler):
     make, y = ESTIMATORS[kind]
     estimator = make(sampler=sampler, random_state=3).fit(X, y, WEIGHT)
@@ -71,6 +73,7 @@ def test_rows_are_drawn_by_the_sampler(kind, sampler):
     assert not np.array_equal(estimator.model_.leaf_value, everyone.model_.leaf_value)
 
 
+@pytest.mark.slow
 def test_a_sampler_draws_of_the_rows_that_are_not_held_out():
     estimator = regressor(sampler=Share(0.6), random_state=3)
     estimator.fit(X[TRAIN], Y[TRAIN], X_val=X[VALID], y_val=Y[VALID])
@@ -126,6 +129,7 @@ def test_targets_with_gaps_are_taken_where_the_loss_takes_them():
     assert np.isfinite(estimator.predict(X)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["eval_set", "X_val"])
 def test_rows_to_watch_may_have_gaps(form):
     pair = (X[VALID], GAPS[VALID])
@@ -168,6 +172,7 @@ def test_gaps_in_any_form(y):
     np.testing.assert_allclose(estimator.score(X, y), estimator.score(X, GAPS), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_dicts_of_targets_may_have_gaps():
     loss = Loss(lambda score, y: of_known(score, jnp.stack([y["a"], y["b"]])), n_outputs=2, allow_nan=True)
     y = {"a": GAPS[:, 0], "b": GAPS[:, 1]}
@@ -175,6 +180,7 @@ def test_dicts_of_targets_may_have_gaps():
     assert_same(regressor(loss=loss).fit(X, y), expected.model_)
 
 
+@pytest.mark.slow
 def test_the_score_is_that_of_what_is_known():
     estimator = regressor(loss=KNOWN).fit(X, GAPS)
     predicted = estimator.predict(X)

@@ -132,6 +132,7 @@ def test_curvatures_of_another_form_are_named(loss):
         fit(loss, groups=np.arange(400) // 4)
 
 
+@pytest.mark.slow
 def test_full_curvatures_are_checked_whole_and_made_symmetric():
     rows = problem("plain")
 
@@ -153,6 +154,7 @@ def test_full_curvatures_are_checked_whole_and_made_symmetric():
         Loss(SQUARES, curvature=lambda s, y: 1.0, hessian="first_order")
 
 
+@pytest.mark.slow
 def test_groups_without_rows_do_not_spoil_derivatives(x64):
     """The mean of a group's rows: 0 / 0 in the groups that only fill a table, and in those without weight."""
     rows = problem("plain")
