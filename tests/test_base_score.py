@@ -82,6 +82,7 @@ def test_robust_losses_match_scipy(loss, x64):
     np.testing.assert_allclose(solve(loss, REAL, WEIGHT), expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_two_coupled_outputs_and_a_pytree_match_scipy(x64):
     def function(score, y):
         location, log_scale = score
@@ -157,6 +158,7 @@ def test_a_minimum_at_infinity_in_float64(x64):
     np.testing.assert_allclose(jax.nn.softmax(found), [0.5, 0.5, 0], atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "y", "_"), CLOSED_FORMS.values(), ids=CLOSED_FORMS)
 def test_a_constant_target(loss, y, _):
     y = np.ones_like(y) * y[5]
@@ -203,6 +205,7 @@ def test_derivative_by_weights_matches_finite_differences(loss, y, x64):
         np.testing.assert_allclose(grad[i], slope, rtol=1e-4, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_derivative_by_the_target_and_by_what_the_loss_closes_over(x64):
     @jax.jit
     def constant(y, power):
@@ -290,7 +293,11 @@ def test_vmap_over_weights_equals_a_loop():
     np.testing.assert_allclose(together, [solve(loss, y, weight) for weight in weights], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("loss", [losses.logistic, losses.absolute_error], ids=lambda loss: loss.name)
+@pytest.mark.parametrize(
+    "loss",
+    [losses.logistic, pytest.param(losses.absolute_error, marks=pytest.mark.slow)],
+    ids=lambda loss: loss.name,
+)
 def test_rows_spread_over_devices(loss):
     def part(y, weight):
         return best_constant(loss, y, weight, lambda x: jax.lax.psum(x, "device"))

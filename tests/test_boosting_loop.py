@@ -74,6 +74,7 @@ def test_inside_a_transformation(x64):
     np.testing.assert_allclose(jax.vmap(risk)(jnp.array([0.1, 0.3])), [risk(0.1), risk(0.3)], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_rounds_alternate_with_optax_steps_on_the_loss(x64):
     """The log scale of a normal distribution beside its mean: found by gradient steps between the rounds."""
     rows = problem("plain")
@@ -133,6 +134,7 @@ def test_an_offset_is_where_the_scores_start(x64):
     np.testing.assert_allclose(jboost.predict(model, rows.X, offset=offset), score, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [losses.squared_error, losses.absolute_error], ids=lambda loss: loss.name)
 def test_an_offset_moves_the_target(loss, x64):
     rows = problem("plain")
@@ -142,6 +144,7 @@ def test_an_offset_moves_the_target(loss, x64):
     assert_same_models(model, moved, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_offsets_of_several_outputs_and_of_a_continued_model(x64):
     rows = problem("plain")
     y, offset = rows.targets["pair"], np.random.default_rng(0).normal(size=(400, 2))

@@ -136,7 +136,16 @@ def test_rows_without_weight_do_not_count_even_if_missing():
 CONTINUOUS = ["squared_error", "logistic_of_shares", "poisson", "gamma", "tweedie_of_amounts"]
 
 
-@pytest.mark.parametrize("name", [*CONTINUOUS, "exponential", "softmax"])
+QUICK = ("poisson", "softmax")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in (*CONTINUOUS, "exponential", "softmax")
+    ],
+)
 def test_derivatives_are_those_of_the_implicit_function(name, x64):
     """First and second ones, by weights and by targets, unless these are classes."""
     loss, y, _, _ = CASES[name]
@@ -163,6 +172,7 @@ def test_derivatives_are_those_of_the_implicit_function(name, x64):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9 * np.abs(other).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "y"),
     [
@@ -193,6 +203,7 @@ def test_at_infinity_scores_are_finite_and_predictions_have_their_derivative(los
 # --- Transformations and devices ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @each_case
 def test_vmap_over_weights_equals_a_loop(case):
     loss, y, _, _ = case
@@ -264,6 +275,7 @@ def mean_and_log_deviation(y, mean):
     return jnp.stack([centre, 0.5 * jnp.log(mean((y - centre) ** 2))])
 
 
+@pytest.mark.slow
 def test_a_loss_of_ones_own_brings_a_formula(x64):
     for loss, y in ((made(1.5), AMOUNT), (Loss(normal, 2, constant=mean_and_log_deviation), REAL)):
         weight = jnp.asarray(WEIGHTS["some_zero"])

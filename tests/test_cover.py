@@ -56,6 +56,7 @@ def drawn(rows, t, fraction):
 # ---------------------------------------------------------------- covers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "separate", "hyper"),
     [(policy, separate, Hyper()) for policy in ("symmetric", "depthwise") for separate in (False, True)]

@@ -98,6 +98,7 @@ def test_fit_equals_the_numpy_twin(case, policy, x64):
     )
 
 
+@pytest.mark.slow
 def test_in_single_precision_the_fit_still_equals_the_twin():
     rows = problem("mixed")
     spec, y = dataclasses.replace(SMALL, grow_policy="depthwise", max_depth=2), rows.targets["real"]
@@ -216,6 +217,7 @@ def test_rows_of_weight_zero_are_rows_left_out(policy, x64):
     np.testing.assert_allclose(with_zeros.valid_metric, without.valid_metric, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_padding_has_no_influence(x64):
     """A prefix and the same rows with weight zero beyond it fall into different padded sizes."""
     rows = problem("plain")
@@ -377,6 +379,7 @@ def test_a_model_is_printed_by_its_size(rng):
     assert repr(jax.tree.map(lambda _: 0, fit(0.1))) == "Ensemble(...)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 @pytest.mark.parametrize("by", ["loss", "weights"])
 def test_a_fit_that_cannot_split_says_why(scale, by, rng):
@@ -401,6 +404,7 @@ def test_a_fit_that_cannot_split_says_why(scale, by, rng):
     fit(np.ones(200))  # nothing to learn, and nothing to say
 
 
+@pytest.mark.slow
 def test_targets_too_small_for_gains_are_told_of(rng):
     X = rng.normal(size=(100, 2))
     with pytest.warns(UserWarning, match=r"gains are squares of gradients, .* multiply the target"):
@@ -412,6 +416,7 @@ def test_targets_too_small_for_gains_are_told_of(rng):
         assert model.trees.gain.any()
 
 
+@pytest.mark.slow
 def test_a_fit_that_runs_away_ends_with_the_rounds_before(rng):
     X = rng.normal(size=(100, 2))
     y = rng.poisson(np.exp(2 * X[:, 0]))
@@ -441,6 +446,7 @@ def test_warnings_name_the_line_that_called(rng):
         assert {warning.filename for warning in caught} == {__file__}
 
 
+@pytest.mark.slow
 def test_nothing_is_said_where_nothing_can_be_learned():
     X = (np.arange(60) % 2.0)[:, None]
     spec, hyper = Spec(n_estimators=1, max_depth=1), Hyper(learning_rate=1.0, reg_lambda=0.0)

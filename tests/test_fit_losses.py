@@ -151,6 +151,7 @@ def leaf_steps(loss, target, hyper=Hyper(learning_rate=1.0, reg_lambda=2.0)):
     return y, rows.weight, np.asarray(model.base), leaf, added
 
 
+@pytest.mark.slow
 def test_a_quantile_leaf_holds_the_weighted_quantile_of_its_residuals():
     y, weight, base, leaf, added = leaf_steps(losses.quantile(0.8), "real")
     for number in np.unique(leaf):
@@ -161,6 +162,7 @@ def test_a_quantile_leaf_holds_the_weighted_quantile_of_its_residuals():
         np.testing.assert_allclose(added[here], expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_several_newton_steps_in_a_leaf_reach_its_regularised_optimum():
     loss = dataclasses.replace(losses.logistic, leaf=Newton(8))
     y, weight, base, leaf, added = leaf_steps(loss, "binary")
@@ -172,6 +174,7 @@ def test_several_newton_steps_in_a_leaf_reach_its_regularised_optimum():
         np.testing.assert_allclose(gradient, 0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_full_hessian_is_solved_in_each_leaf():
     loss = dataclasses.replace(losses.softmax(3), hessian="full")
     y, weight, base, leaf, added = leaf_steps(loss, "class")

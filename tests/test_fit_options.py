@@ -45,6 +45,7 @@ def test_a_base_score_is_where_a_fit_starts():
     assert_same_models(fit_real(base_score=np.asarray(best.base)[0])[0], best)
 
 
+@pytest.mark.slow
 def test_a_base_score_for_each_output():
     train, _ = parts()
     y = np.stack([train.targets["real"], train.targets["real"] ** 2], axis=1)
@@ -291,6 +292,7 @@ def test_a_larger_tolerance_ends_a_fit_sooner():
 # ---------------------------------------------------------------- what forbids every split
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "hyper", "message"),
     [

@@ -65,6 +65,7 @@ def test_early_stopping_that_never_stops_keeps_the_best_round_too():
     assert model.n_trees == 1
 
 
+@pytest.mark.slow
 def test_a_custom_metric_is_watched_in_place_of_the_loss():
     train, valid = parts()
 
@@ -104,7 +105,7 @@ def test_continuing_a_model_equals_one_longer_run():
 
 
 @pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_a_continued_fit_is_the_same_bit_for_bit(policy, dtype, rng):
     """So are the scores that it goes on from: those of the stored leaves, to the last digit."""
     X = rng.normal(size=(500, 6))
@@ -266,6 +267,7 @@ def test_an_interrupt_returns_what_is_trained(monkeypatch):
     assert_same_models(model, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("traced", [False, True])
 def test_a_continued_fit_keeps_no_round_that_does_not_beat_the_initial_model(traced, rng):
     X, y = rng.normal(size=(200, 3)), rng.normal(size=200)  # nothing to learn: more rounds only fit noise

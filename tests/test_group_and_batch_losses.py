@@ -296,6 +296,7 @@ def test_whole_groups_are_drawn():
     assert 0.3 < drawn < 0.7
 
 
+@pytest.mark.slow
 def test_validation_groups_are_watched():
     rows = problem("plain")
     y = rows.targets["real"]

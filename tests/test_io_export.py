@@ -115,6 +115,7 @@ def test_it_runs_where_jboost_is_not(tmp_path, monkeypatch):
         np.testing.assert_array_equal(found["one"], expected[:1])
 
 
+@pytest.mark.slow
 def test_a_model_in_float64(x64):
     model = fit("vector")
     X = rows_for(model.edges)

@@ -88,7 +88,7 @@ def scaled_saddle(score, y, *, scale):  # a parameter: all scales are one progra
     return scale * saddle(score, y)
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e3])
+@pytest.mark.parametrize("scale", [1.0, *(pytest.param(one, marks=pytest.mark.slow) for one in (1e-3, 1e3))])
 def test_a_step_along_an_indefinite_hessian_lowers_the_loss(scale, x64):
     y = np.random.default_rng(0).normal(size=(400, 2)) * 0.2
     loss = Loss(Partial(scaled_saddle, scale=scale), n_outputs=2, hessian="full")
@@ -194,5 +194,6 @@ def test_gaps_in_several_targets(x64):
         jboost.fit(Loss(of_known), rows.data, y, spec=spec)
 
 
+@pytest.mark.slow
 def test_partial_functions_are_losses_too():
     assert fit(partial(lambda score, y, p: jnp.abs(score - y) ** p, p=2.0))[0].n_trees == 3

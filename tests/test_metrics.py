@@ -158,6 +158,7 @@ def test_roc_auc_of_many_rows_is_exact_in_float32():
     np.testing.assert_allclose(value, peer.roc_auc_score(y, score), rtol=3e-7)
 
 
+@pytest.mark.slow
 def test_metrics_under_vmap_and_grad(x64):
     score, y, weight = jnp.asarray(SCORE), jnp.asarray(BINARY), jnp.asarray(WEIGHT)
     both = jax.vmap(metrics.roc_auc.function, in_axes=(0, None, None))(jnp.stack([score, -score]), y, weight)

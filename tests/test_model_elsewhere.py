@@ -119,6 +119,7 @@ def test_the_state_of_an_estimator_is_numpy_arrays_and_plain_objects_and_predict
 # ---------------------------------------------------------------- checkpoints, optimisers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choices", [{}, {"grow_policy": "depthwise"}, {"multi_output": "separate"}])
 @pytest.mark.parametrize("categorical", [None, [1]], ids=["numbers", "categories"])
 def test_no_array_of_a_model_is_empty(choices, categorical):
@@ -128,6 +129,7 @@ def test_no_array_of_a_model_is_empty(choices, categorical):
     assert (model.trees.categories_right is None) == (categorical is None)
 
 
+@pytest.mark.slow
 def test_the_floats_of_a_model_have_a_finite_norm_and_none_is_an_edge():
     model, X = fit([1])
     floats = [leaf for leaf in jax.tree.leaves(model) if jnp.issubdtype(leaf.dtype, jnp.inexact)]

@@ -79,6 +79,7 @@ def test_small_models_of_several_outputs_do_not_depend_on_earlier_fits(rng):
     jax.tree.map(np.testing.assert_array_equal, fit_rows(1300), first)
 
 
+@pytest.mark.slow
 def test_a_model_does_not_depend_on_sizes_in_use_where_a_row_holds_an_array(monkeypatch, rng):
     """XLA sums over it in an order that depends on the number of rows."""
     X, y = rng.normal(size=(60, 5)), {"t": rng.normal(size=(60, 24))}

@@ -56,7 +56,9 @@ def xgboost_scores(codes, y, weight, base, objective, rounds, **parameters):
     return booster.predict(data, output_margin=True).reshape(len(weight), -1)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if i else ()) for i, case in enumerate(CASES)]
+)
 def test_scores_equal_those_of_xgboost(case, x64):
     loss, twin_loss, objective, target, k = CASES[case]
     rows = problem("missing")

@@ -88,6 +88,7 @@ def test_a_parameter_of_a_metric_compiles_nothing():
     assert not np.allclose(first.valid_metric, second.valid_metric)
 
 
+@pytest.mark.slow
 def test_a_sweep_over_a_parameter_is_one_program(x64):
     deltas = jnp.array([0.2, 1.0, 5.0])
     swept = jax.jit(jax.vmap(lambda delta: fit(losses.huber(delta))[0].leaf_value))(deltas)

@@ -111,6 +111,7 @@ def test_a_sampler_sees_unweighted_derivatives_and_its_weights_are_used(x64):
     assert model.base != half.base  # the base score is that of all rows
 
 
+@pytest.mark.slow
 def test_parameters_of_a_sampler_are_operands(x64):
     shares = jnp.array([0.1, 0.5])
     swept = jax.vmap(lambda share: fit(Mvs(share))[0].leaf_value)(shares)

@@ -58,6 +58,7 @@ def test_an_exposure_is_a_weight_of_rates(x64):
     np.testing.assert_allclose(counts.predict(X, offset=OFFSET), EXPOSURE * rates.predict(X), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_an_offset_follows_its_rows():
     """Those of weight 0 are left out, and the sets to watch have offsets of their own."""
     there = np.flatnonzero(SOME)
@@ -92,6 +93,7 @@ def test_rows_that_are_held_out_keep_their_offset():
     np.testing.assert_array_equal(estimator.history_.valid_metric, by_hand.history_.valid_metric)
 
 
+@pytest.mark.slow
 def test_every_curve_knows_its_offset():
     pairs = [(X[TRAIN], COUNT[TRAIN]), (X[VALID], COUNT[VALID]), (X[TRAIN], COUNT[TRAIN])]
     parameters = {"loss": "poisson", "early_stopping": False, "eval_metric": "poisson_deviance"}
@@ -250,6 +252,7 @@ def test_groups_that_cannot_be_held_out():
         regressor(early_stopping=True, validation_fraction=30).fit(X, Y, groups=IDS)
 
 
+@pytest.mark.slow
 def test_whole_groups_are_drawn():
     estimator = regressor(subsample=0.6, random_state=5).fit(X, Y, groups=NAMES)
     fitted = core(losses.squared_error, Y, groups=IDS, subsample=0.6, key=jax.random.key(5))

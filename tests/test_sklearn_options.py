@@ -50,6 +50,7 @@ def test_leaves_are_those_that_the_splits_lead_to(policy):
     np.testing.assert_allclose(estimator.model_.base[0] + values.sum(axis=1), estimator.predict(X), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_leaves_of_a_tree_for_each_output():
     estimator = classifier(multi_output="separate").fit(X, THREE)
     leaves = estimator.apply(X[:7])
@@ -102,6 +103,7 @@ def test_a_model_is_continued_in_any_form(tmp_path):
     assert_same_model(estimator, regressor(n_estimators=9, **sampled).fit(X, Y))
 
 
+@pytest.mark.slow
 def test_curves_cover_the_rounds_of_the_model_that_is_continued():
     pairs = [(X[TRAIN], Y[TRAIN]), (X[VALID], Y[VALID])]
     whole = regressor(early_stopping=False).fit(X, Y, eval_set=pairs)
@@ -168,6 +170,7 @@ def test_an_init_model_must_fit():
 # ---------------------------------------------------------------- base score, tolerance, weights, callbacks
 
 
+@pytest.mark.slow
 def test_a_base_score_is_a_raw_score():
     constant = {"n_estimators": 0}
     np.testing.assert_array_equal(regressor(base_score=2.5, **constant).fit(X, Y).predict(X), 2.5)

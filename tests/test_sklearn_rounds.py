@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ def half_mean_square(predicted, y, weight=None):
 # ---------------------------------------------------------------- eval sets
 
 
+@pytest.mark.slow
 def test_every_eval_set_is_scored_after_every_round():
     pairs = [(X[:20], Y[:20]), (X[20:], Y[20:])]
     weights = [None, WEIGHT[20:]]
@@ -60,15 +63,18 @@ def test_rows_of_an_eval_set_without_weight_are_not_there():
     np.testing.assert_allclose(curve, expected)
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("name", "estimator", "y", "expected"),
     [
         ("mae", regressor, Y, lambda e, y: mean_absolute_error(y, e.predict(X))),
-        ("r2", regressor, Y, lambda e, y: e.score(X, y)),
-        ("logloss", classifier, POSITIVE, lambda e, y: log_loss(y, e.predict_proba(X))),
+        slow("r2", regressor, Y, lambda e, y: e.score(X, y)),
+        slow("logloss", classifier, POSITIVE, lambda e, y: log_loss(y, e.predict_proba(X))),
         ("logloss", classifier, THREE, lambda e, y: log_loss(y, e.predict_proba(X))),
-        ("accuracy", classifier, THREE, lambda e, y: accuracy_score(y, e.predict(X))),
-        ("roc_auc", classifier, POSITIVE, lambda e, y: roc_auc_score(y, e.decision_function(X))),
+        slow("accuracy", classifier, THREE, lambda e, y: accuracy_score(y, e.predict(X))),
+        slow("roc_auc", classifier, POSITIVE, lambda e, y: roc_auc_score(y, e.decision_function(X))),
     ],
 )
 def test_metrics_by_name(name, estimator, y, expected):
@@ -150,6 +156,7 @@ def test_attributes_when_nothing_stopped():
     assert regressor().fit(X, Y).evals_result_ == {}
 
 
+@pytest.mark.slow
 def test_rows_are_held_out():
     estimator = classifier(early_stopping=True, validation_fraction=0.25, random_state=7).fit(
         X, THREE, WEIGHT
@@ -257,6 +264,7 @@ def test_a_bar_is_shown_on_request(capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_loss_is_part_of_the_metric_name():
     estimator = regressor(loss=losses.huber(2.0)).fit(X, Y, eval_set=[(X, Y)])
     assert list(estimator.evals_result_["validation_0"]) == ["huber(2)"]

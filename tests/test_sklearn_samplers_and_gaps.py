@@ -83,6 +83,7 @@ def test_a_sampler_draws_of_the_rows_that_are_not_held_out():
     np.testing.assert_array_equal(estimator.history_.valid_metric, history.valid_metric)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [regressor, classifier])
 def test_a_sampler_is_a_parameter_like_others(make):
     assert make().get_params()["sampler"] is None
@@ -123,6 +124,7 @@ def of_scalar(score, y):
     return jnp.where(known, (score - jnp.where(known, y, 0.0)) ** 2, 0.0) / 2
 
 
+@pytest.mark.slow
 def test_targets_with_gaps_are_taken_where_the_loss_takes_them():
     estimator = regressor(loss=KNOWN).fit(X, GAPS, WEIGHT)
     assert_same(estimator, by_fit(KNOWN, GAPS, sample_weight=WEIGHT)[0])

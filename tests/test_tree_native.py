@@ -218,6 +218,7 @@ def test_nested_vmap_over_all_but_the_bins(rng):
 # ------------------------------------------------------------------------------------------------- threads
 
 
+@pytest.mark.slow
 def test_gives_the_same_to_several_python_threads():
     case = CASES["many rows"]
     arguments = [draw(case, seed) for seed in range(4)]
@@ -243,6 +244,7 @@ def test_one_thread_gives_the_same_as_many(name):
     assert_same(alone, many)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
 @pytest.mark.parametrize("max_cat_to_onehot", [2, 3])
 def test_missing_values_against_all_categories(policy, max_cat_to_onehot, rng):
