@@ -2,9 +2,9 @@
 
 import typing
 
-from jboost._runtime.garbage import uncollected
+from jboost._runtime.garbage import uncollected as _uncollected
 
-with uncollected(lasting=True):
+with _uncollected(lasting=True):
     from jboost import boosting, losses, metrics
     from jboost._bins import BinEdges, Binned, bin_features
     from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate

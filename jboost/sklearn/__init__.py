@@ -1,8 +1,8 @@
 """Estimators with scikit-learn's interface: they check and encode the data, bin it and call `jboost.fit`."""
 
-from jboost._runtime.garbage import uncollected
+from jboost._runtime.garbage import uncollected as _uncollected
 
-with uncollected(lasting=True):
+with _uncollected(lasting=True):
     from jboost.sklearn.classifier import JBoostClassifier
     from jboost.sklearn.regressor import JBoostRegressor
 
