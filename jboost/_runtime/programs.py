@@ -44,7 +44,7 @@ _UNRELATED = re.compile("cache|log|traceback|transfer_guard")
 _SETTINGS = tuple(name for name in sorted(jax.config.values) if not _UNRELATED.search(name))
 
 _lock = threading.RLock()
-_kept: OrderedDict[Hashable, Callable[..., Any] | Future[Callable[..., Any]]] = OrderedDict()
+_kept: OrderedDict[tuple[Any, ...], Callable[..., Any] | Future[Callable[..., Any]]] = OrderedDict()
 
 
 def program(function: Callable[..., Any] | None = None, *, static_argnums: int | Sequence[int] = ()) -> Any:
@@ -169,7 +169,7 @@ def _made(function: Callable[..., Any], fixed: Sequence[tuple[int, Any]], struct
     return jax.jit(run)
 
 
-def _find(key: Hashable) -> Callable[..., Any] | None:
+def _find(key: tuple[Any, ...]) -> Callable[..., Any] | None:
     with _lock:
         if key not in _kept:
             return None
@@ -189,7 +189,7 @@ def _find(key: Hashable) -> Callable[..., Any] | None:
     return made
 
 
-def _keep(key: Hashable, made: Callable[..., Any] | Future[Callable[..., Any]]) -> None:
+def _keep(key: tuple[Any, ...], made: Callable[..., Any] | Future[Callable[..., Any]]) -> None:
     """Keep a program, and drop those that were not used for longest if there are too many."""
     with _lock:
         is_short = _n_maps() > MAX_MAPS
