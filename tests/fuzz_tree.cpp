@@ -1,6 +1,6 @@
-// Random trees of _tree/grow.h: the same for every number of threads and whether columns are added in pairs or not,
-// leaves that are those of the splits, and nothing but that for codes beyond the last. By hand, in the folder of the
-// tests: g++ -std=c++17 -ffp-contract=off -pthread -I ../jboost fuzz_tree.cpp && ./a.out
+// Random trees of _tree/grow.h: the same for every number of threads and whether columns are added in pairs or not or
+// tables kept, leaves that are those of the splits, and nothing but that for codes beyond the last. By hand, in the
+// folder of the tests: g++ -std=c++17 -ffp-contract=off -pthread -I ../jboost fuzz_tree.cpp && ./a.out
 
 #include "_tree/grow.h"
 
@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr int64_t kNeverJoint = int64_t{1} << 40;
+constexpr int64_t kNeverJoint = int64_t{1} << 40, kAlwaysKept = int64_t{1} << 60;
 
 struct Shape {
   int64_t n, f, width, k, n_codes, depth;
@@ -24,7 +24,7 @@ Shape draw_shape(bool many_rows) {
   s.n = many_rows ? draw(5000, 40000) : draw(1, draw(0, 1) ? 40 : 700);
   s.f = draw(1, many_rows ? 10 : 20);
   s.width = draw(1, jboost::kGroup);
-  s.k = draw(0, 2) ? 1 : draw(2, 9);
+  s.k = draw(0, 2) ? 1 : draw(2, draw(0, 1) ? 9 : 20);
   s.wide = draw(0, 2) == 0;
   s.n_codes = draw(0, 2) ? draw(2, 40) : draw(2, s.wide ? 700 : 256);
   s.depth = draw(1, many_rows ? 6 : 8);
@@ -137,10 +137,11 @@ struct Result {
 };
 
 template <typename T>
-Result<T> grow(const Case<T>& k, int64_t n_threads, int64_t joint_rows) {
+Result<T> grow(const Case<T>& k, int64_t n_threads, int64_t joint_rows, int64_t kept_bytes) {
   Result<T> result(k);
   jboost::Growth<T> growth = k.growth;
   growth.joint_rows = joint_rows;
+  growth.kept_bytes = kept_bytes;
   growth.feature = result.feature.get();
   growth.threshold = result.threshold.get();
   growth.missing_right = result.missing_right.get();
@@ -183,7 +184,7 @@ bool starves_a_child(const Case<T>& k, const Result<T>& tree) {
 
 template <typename T>
 const char* mistake(const Case<T>& k) {
-  const Result<T> alone = grow(k, 1, kNeverJoint);
+  const Result<T> alone = grow(k, 1, kNeverJoint, kAlwaysKept);
   for (int64_t row = 0; row < k.s.n; ++row) {
     if (alone.leaf[row] < 0 || alone.leaf[row] >> k.s.depth) return "a leaf that there is not";
     if (k.s.keeps_contract && alone.leaf[row] != leaf_of(k, alone, row)) return "a row in another leaf";
@@ -192,8 +193,9 @@ const char* mistake(const Case<T>& k) {
     if (alone.feature[slot] < 0 || alone.feature[slot] >= k.s.f || alone.gain[slot] < 0) return "a split of nothing";
   if (k.s.keeps_contract && !k.s.symmetric && starves_a_child(k, alone)) return "a child with too few rows";
   for (int64_t n_threads : {int64_t{1}, draw(2, 4), draw(5, 9)}) {
-    const Result<T> together = grow(k, n_threads, draw(0, 2) ? draw(0, 200) : kNeverJoint);
-    if (k.s.keeps_contract && !(together == alone)) return "another result of several threads or of pairs of columns";
+    const Result<T> together = grow(k, n_threads, draw(0, 2) ? draw(0, 200) : kNeverJoint,
+                                    draw(0, 2) ? 0 : kAlwaysKept);
+    if (k.s.keeps_contract && !(together == alone)) return "another result of several threads, of pairs or of passing tables";
   }
   return nullptr;
 }
@@ -212,7 +214,7 @@ int main(int argc, char** argv) {
                   s.symmetric, s.has_missing);
       return 1;
     }
-    const Result<float> other = grow(Case<float>(s), 2, jboost::kJointRows);
+    const Result<float> other = grow(Case<float>(s), 2, jboost::kJointRows, jboost::kKeptTables);
     for (int64_t slot = 0; slot < s.slots(); ++slot) n_split += other.gain[slot] > 0;
   }
   std::puts(n_split ? "ok" : "nothing was ever split");

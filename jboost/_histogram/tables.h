@@ -134,7 +134,36 @@ void add_rows_of(const GroupedBins& bins, int64_t group, int64_t first_row, cons
     });
 }
 
+// Adds n rows, numbered from `codes` and `values` on, to the table of one feature.
+template <int P, typename Code>
+void add_to_feature(const Code* codes, int64_t width, const uint32_t* rows, int64_t n, const uint64_t* values,
+                    uint64_t* table, int64_t n_words, uint32_t max_code) {
+  const int64_t words = P ? P : n_words;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t* value = values + rows[i] * words;
+    uint64_t* cell = table + std::min<uint32_t>(codes[rows[i] * width], max_code) * words;
+    for (int64_t p = 0; p < words; ++p) cell[p] += value[p];
+  }
+}
+
 }  // namespace internal
+
+// Adds n rows, given by their numbers from first_row on, to a table of one feature alone; `values` are those of all
+// rows from first_row on.
+inline void add_rows_to_feature(const GroupedBins& bins, int64_t feature, int64_t first_row, const uint32_t* rows,
+                                int64_t n, const uint64_t* values, uint64_t* table, const TableShape& shape,
+                                int64_t n_codes) {
+  const int64_t first = (feature / bins.width * bins.n_rows + first_row) * bins.width + feature % bins.width;
+  const uint32_t max_code = static_cast<uint32_t>(n_codes);  // a cell that nobody reads
+  internal::with_words<8>(shape.n_words, [&](auto words) {
+    if (bins.wide)
+      internal::add_to_feature<words>(static_cast<const uint16_t*>(bins.codes) + first, bins.width, rows, n, values,
+                                      table, shape.n_words, max_code);
+    else
+      internal::add_to_feature<words>(static_cast<const uint8_t*>(bins.codes) + first, bins.width, rows, n, values,
+                                      table, shape.n_words, max_code);
+  });
+}
 
 // Adds n rows, given by their numbers from first_row on (or all in turn if rows is null), to a slot of a group.
 inline void add_rows(const GroupedBins& bins, int64_t group, int64_t first_row, const uint32_t* rows, int64_t n,

@@ -11,6 +11,7 @@
 #include "../_split/search.h"
 #include "growth.h"
 #include "node_tables.h"
+#include "passing_table.h"
 
 namespace jboost {
 
@@ -31,8 +32,10 @@ class FeatureSearch {
     return stride * (1 + c) + (gains * static_cast<int64_t>(sizeof(T)) + integers * 4) / 8 + kLine;
   }
 
-  FeatureSearch(const Growth<T>& p, const NodeTables& tables, uint64_t* memory)
-      : p_(p), tables_(tables), n_statistics_(p.rules.n_statistics()), stride_(whole_lanes(p.n_codes)) {
+  // The tables are read from `passing`, or from `tables` if that is null.
+  FeatureSearch(const Growth<T>& p, const NodeTables& tables, PassingTable* passing, uint64_t* memory)
+      : p_(p), tables_(tables), passing_(passing), n_statistics_(p.rules.n_statistics()),
+        stride_(whole_lanes(p.n_codes)) {
     sums_ = memory;
     cells_ = reinterpret_cast<int32_t*>(sums_ + stride_);
     gains_ = reinterpret_cast<T*>(sums_ + stride_ * (1 + n_statistics_));
@@ -70,6 +73,11 @@ class FeatureSearch {
     if (!(found->gain > 0)) *found = {T{0}, 0};
   }
 
+  // The sums of a node by code, valid until another is asked for.
+  const uint64_t* cells_of(int64_t feature, int64_t node) {
+    return passing_ ? passing_->of(feature, node) : tables_.of_feature(feature, node);
+  }
+
   // The order in which the categories of the nodes [first, last) are cut; valid until the next call.
   Order order_of(int64_t feature, int64_t first_node, int64_t last_node) {
     sum_categories(feature, first_node, last_node);
@@ -87,7 +95,7 @@ class FeatureSearch {
     std::fill(cells_, cells_ + p_.n_category_codes * n_statistics_, 0);
     for (int64_t node = first_node; node < last_node; ++node) {
       if (!tables_.has(node)) continue;
-      const uint64_t* cells = tables_.of_feature(feature, node);
+      const uint64_t* cells = cells_of(feature, node);
       for (int64_t code = 0; code < p_.n_category_codes; ++code)
         for (int64_t c = 0; c < n_statistics_; ++c) {
           const uint64_t word = cells[code * tables_.shape.n_words + c / 2];
@@ -98,7 +106,7 @@ class FeatureSearch {
 
   // Writes the gains of a node's candidates, none below the floor, and returns how many there are.
   int64_t write_gains(int64_t feature, int64_t node, const Order* order, T floor, T* gains) {
-    running_sums(tables_.of_feature(feature, node), p_.n_codes, tables_.shape.n_words, n_statistics_, sums_, left_,
+    running_sums(cells_of(feature, node), p_.n_codes, tables_.shape.n_words, n_statistics_, sums_, left_,
                  stride_);
     int32_t* missing = total_ + n_statistics_;
     for (int64_t c = 0; c < n_statistics_; ++c) {
@@ -118,6 +126,7 @@ class FeatureSearch {
 
   const Growth<T>& p_;
   const NodeTables& tables_;
+  PassingTable* const passing_;
   const int64_t n_statistics_, stride_;
   uint64_t* sums_;
   int32_t *cells_, *left_, *codes_, *total_;

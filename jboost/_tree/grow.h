@@ -22,6 +22,7 @@
 #include "feature_search.h"
 #include "growth.h"
 #include "node_tables.h"
+#include "passing_table.h"
 #include "rows.h"
 
 namespace jboost {
@@ -41,21 +42,27 @@ class Grower {
                                     p.n_features() * p.n_codes * (int64_t{1} << p.depth))),
         max_nodes_(int64_t{1} << p.depth),
         tables_(p.grouped, TableShape(p.n_codes, n_statistics_, p.grouped.width, p.grouped.wide), parts(), max_nodes_ / 2),
-        n_joint_(is_worth_joint(p.n_rows()) && can_be_joint(p.grouped, tables_.shape, p.n_codes) ? kJointNodes : 0),
-        rows_(p.n_rows(), block_rows(), tables_.shape.n_words, max_nodes_),
+        passes_(are_passing()),
+        n_joint_(may_be_joint() ? kJointNodes : 0),
+        rows_(p.n_rows(), block_rows(), tables_.shape.n_words, max_nodes_, !passes_),
         found_(p.n_features() * max_nodes_ / 2),
         routes_(max_nodes_ / 2),
         crew_(pool, n_workers_) {
     const int64_t search_words = FeatureSearch<T>::words_needed(p), joint_words = n_joint_ * kJointWords;
-    uint64_t* memory = scratch_.get(rows_.words_needed() + tables_.words_needed() +
-                                    n_workers_ * (search_words + joint_words) +
+    const int64_t kept_words = passes_ ? 0 : tables_.words_needed();
+    const int64_t passing_words = passes_ ? PassingTable::words_needed(tables_.shape) : 0;
+    uint64_t* memory = scratch_.get(rows_.words_needed() + kept_words +
+                                    n_workers_ * (search_words + passing_words + joint_words) +
                                     (max_nodes_ / 2 * (p.n_codes + 1) + 7) / 8);
     rows_.use(memory);
     memory += rows_.words_needed();
     tables_.use(memory);
-    memory += tables_.words_needed();
-    for (int64_t worker = 0; worker < n_workers_; ++worker, memory += search_words)
-      searches_.emplace_back(p, tables_, memory);
+    memory += kept_words;
+    passing_.reserve(n_workers_);  // they stay where they are
+    for (int64_t worker = 0; worker < n_workers_; ++worker, memory += search_words + passing_words) {
+      passing_.emplace_back(p.grouped, rows_, tables_.shape, p.n_codes, memory + search_words);
+      searches_.emplace_back(p, tables_, passes_ ? &passing_[worker] : nullptr, memory);
+    }
     joint_memory_ = memory;
     sets_ = reinterpret_cast<uint8_t*>(memory + n_workers_ * joint_words);
   }
@@ -71,9 +78,10 @@ class Grower {
     built_ = {{0, kNone, n_joint_ ? 0 : kNone}};
     for (int64_t level = 0; level < p_.depth; ++level) {
       n_nodes_ = int64_t{1} << level;
-      build();
+      if (!passes_) build();
+      for (PassingTable& table : passing_) table.forget();
       crew_.run(p_.n_features(), [&](int64_t feature, int64_t worker) {
-        finish_tables(feature);
+        if (!passes_) finish_tables(feature);
         searches_[worker].search(feature, n_nodes_, &found_[feature * n_nodes_]);
       });
       choose(level);
@@ -84,6 +92,7 @@ class Grower {
 
  private:
   static constexpr int64_t kNone = NodeTables::kNone;
+  static constexpr int64_t kManyWords = 8;  // of a cell: enough to add them feature by feature
   struct Built {
     int64_t node, sibling;  // the sibling holds the table of their parent; kNone if there is none
     int64_t joint;          // number of its joint tables; kNone if it has none
@@ -106,6 +115,16 @@ class Grower {
     const int64_t most = int64_t{32768} << std::max<int64_t>(0, p_.depth - 6);
     const int64_t share = round_up(p_.n_rows() / (4 * n_workers_) + 1, 64);
     return std::max<int64_t>(1, std::min({p_.n_rows(), most, std::max<int64_t>(share, 2048)}));
+  }
+  // Whether tables are made when they are read: where to keep them takes much memory, and what that spares, half of the
+  // rows' additions below the root, is no more than the subtractions and their passes through memory.
+  bool are_passing() const {
+    const int64_t kept = tables_.words_needed() * static_cast<int64_t>(sizeof(uint64_t));
+    return kept > p_.kept_bytes && tables_.shape.n_words >= kManyWords &&
+           p_.n_rows() * (p_.depth - 1) <= 2 * p_.n_codes * max_nodes_;
+  }
+  bool may_be_joint() const {
+    return !passes_ && is_worth_joint(p_.n_rows()) && can_be_joint(p_.grouped, tables_.shape, p_.n_codes);
   }
   bool is_worth_joint(int64_t rows) const { return rows >= p_.joint_rows * tables_.n_parts; }
 
@@ -212,7 +231,7 @@ class Grower {
     std::vector<int32_t> excess_of_all(n_pairs, 0), all_missing(n_pairs, 0);
     for (int64_t node = first; node < last; ++node) {
       if (!tables_.has(node)) continue;
-      const uint64_t* cells = tables_.of_feature(feature, node);
+      const uint64_t* cells = searches_[0].cells_of(feature, node);
       for (int64_t q = 0; q < n_pairs; ++q) {
         int32_t& sum = excess[(node - first) * n_pairs + q];
         for (int64_t code = 1; code < p_.n_codes; ++code) {
@@ -333,8 +352,10 @@ class Grower {
   const std::vector<T> factor_;
   const int64_t n_workers_, max_nodes_;
   NodeTables tables_;
+  const bool passes_;
   const int64_t n_joint_;
   NodeRows rows_;
+  std::vector<PassingTable> passing_;       // one for each worker
   std::vector<FeatureSearch<T>> searches_;  // one for each worker
   std::vector<Found<T>> found_;             // [f][nodes]
   std::vector<Route> routes_;

@@ -12,6 +12,8 @@
 
 namespace jboost {
 
+constexpr int64_t kKeptTables = 32 << 20;
+
 template <typename T>
 struct Growth {
   GroupedBins grouped;
@@ -25,6 +27,7 @@ struct Growth {
   int64_t n_codes, depth;
   bool symmetric;
   int64_t joint_rows = kJointRows;  // from which on a node has joint tables, for each part
+  int64_t kept_bytes = kKeptTables;  // of tables, from which on they may be made when they are read
 
   int32_t* feature;  // of every slot: a level, or a node
   int32_t* threshold;

@@ -78,19 +78,19 @@ int64_t partition(Column<Code> codes, const Test& goes_right, uint32_t* from, in
 // Rows by block and node. Row numbers count from the start of their block.
 class NodeRows {
  public:
-  NodeRows(int64_t n_rows, int64_t block_rows, int64_t n_words, int64_t max_nodes)
+  NodeRows(int64_t n_rows, int64_t block_rows, int64_t n_words, int64_t max_nodes, bool collects)
       : n_rows(n_rows), block_rows(block_rows), n_blocks((n_rows + block_rows - 1) / block_rows), n_words(n_words),
-        max_nodes_(max_nodes) {}
+        max_nodes_(max_nodes), collects_(collects) {}
 
   int64_t words_needed() const {
-    return 2 * words_of_rows() + 2 * n_rows * n_words + 2 * words_of_starts();
+    return 2 * words_of_rows() + (collects_ ? 2 : 1) * n_rows * n_words + 2 * words_of_starts();
   }
   void use(uint64_t* memory) {
     now_ = reinterpret_cast<uint32_t*>(memory);
     next_ = reinterpret_cast<uint32_t*>(memory + words_of_rows());
     values_ = memory + 2 * words_of_rows();
     collected_ = values_ + n_rows * n_words;
-    starts_ = reinterpret_cast<uint32_t*>(collected_ + n_rows * n_words);
+    starts_ = reinterpret_cast<uint32_t*>(values_ + (collects_ ? 2 : 1) * n_rows * n_words);
     next_starts_ = starts_ + 2 * words_of_starts();
   }
 
@@ -98,12 +98,16 @@ class NodeRows {
   int64_t rows_of(int64_t block) const { return std::min(block_rows, n_rows - first_row(block)); }
   int64_t count(int64_t block, int64_t node) const { return starts(block)[node + 1] - starts(block)[node]; }
   uint32_t* rows(int64_t block, int64_t node) { return now_ + first_row(block) + starts(block)[node]; }
+  const uint32_t* rows(int64_t block, int64_t node) const { return now_ + first_row(block) + starts(block)[node]; }
   bool has_all(int64_t block, int64_t node) const { return count(block, node) == rows_of(block); }
   // The packed statistics of the rows of a node, if they were collected.
   const uint64_t* values(int64_t block, int64_t node) const {
     if (has_all(block, node)) return values_ + first_row(block) * n_words;
     return collected_ + (first_row(block) + starts(block)[node]) * n_words;
   }
+
+  // Those of all rows of a block.
+  const uint64_t* values_in_turn(int64_t block) const { return values_ + first_row(block) * n_words; }
 
   // Rounds and packs the statistics of all rows of a block.
   template <typename T>
@@ -138,7 +142,7 @@ class NodeRows {
 
   // Puts the statistics of the rows of a node side by side.
   void collect_values(int64_t block, int64_t node) {
-    if (has_all(block, node)) return;  // they are
+    if (!collects_ || has_all(block, node)) return;  // nobody reads them, or they are
     const uint32_t* row = rows(block, node);
     const uint64_t* of_block = values_ + first_row(block) * n_words;
     uint64_t* value = collected_ + (first_row(block) + starts(block)[node]) * n_words;
@@ -190,6 +194,7 @@ class NodeRows {
   const uint32_t* starts(int64_t block) const { return starts_ + block * (max_nodes_ + 1); }
 
   int64_t max_nodes_;
+  bool collects_;
   uint32_t *now_ = nullptr, *next_ = nullptr, *starts_ = nullptr, *next_starts_ = nullptr;
   uint64_t *values_ = nullptr, *collected_ = nullptr;  // of all rows in turn; by node
 };
