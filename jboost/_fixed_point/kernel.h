@@ -29,6 +29,7 @@ namespace internal {
 constexpr int kBits = 30;
 constexpr int64_t kBlock = 4096;  // rows
 constexpr int64_t kWidth = 64;    // values that are worked on together
+constexpr int64_t kBuffered = 1 << 16;  // words, about, in which a worker splits values of many columns
 constexpr int64_t kCopies = 4;    // of the sums by group, unless there are many: a power of two
 constexpr int64_t kManySums = 4096;
 
@@ -219,12 +220,16 @@ class FixedPoint {
     if (!group) return sum_all(scale, step, out);
     constexpr int64_t words = internal::packed_words<n_limbs<T>>;
     const int64_t n_copies = (n_groups + 1) * c * words > internal::kManySums ? 1 : internal::kCopies;
-    const int64_t stride = (n_groups + 1) * c * words, n_buffer = internal::kBlock * c * words;
+    const int64_t n_periods = std::max<int64_t>(1, internal::kBuffered / (width_ * words));
+    const int64_t most_rows = std::min(internal::kBlock, n_periods * (width_ / c));
+    const int64_t stride = (n_groups + 1) * c * words, n_buffer = most_rows * c * words;
     std::vector<int64_t> sums(n_workers_ * n_copies * stride, 0), buffers(n_workers_ * n_buffer);
     crew_.run(n_blocks_, [&](int64_t block, int64_t worker) {
-      add_by_group(columns_.values + first_row(block) * c, group + first_row(block), rows_of(block), c, width_,
-                   scale.data(), step.data(), n_groups, n_copies, buffers.data() + worker * n_buffer,
-                   sums.data() + worker * n_copies * stride);
+      const int64_t last = first_row(block) + rows_of(block);
+      for (int64_t row = first_row(block); row < last; row += most_rows)
+        add_by_group(columns_.values + row * c, group + row, std::min(most_rows, last - row), c, width_, scale.data(),
+                     step.data(), n_groups, n_copies, buffers.data() + worker * n_buffer,
+                     sums.data() + worker * n_copies * stride);
     });
     for (int64_t i = 0; i < n_groups * c; ++i)
       for (int64_t word = 0; word < words; ++word) {
