@@ -48,7 +48,7 @@ def test_large_fits_ask_for_it_before_and_after_they_compile(most_rows, monkeypa
     monkeypatch.setattr(chunks, "release_freed", lambda: calls.append(1))
     X = rng.normal(size=(100, 2)).astype(np.float32)
     jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=7, max_depth=2))
-    assert len(calls) == (2 if most_rows == 10 else 0)
+    assert len(calls) >= 2 if most_rows == 10 else not calls
 
 
 def test_so_do_wide_ones(monkeypatch, rng):
@@ -57,10 +57,10 @@ def test_so_do_wide_ones(monkeypatch, rng):
     monkeypatch.setattr(chunks, "release_freed", lambda: calls.append(1))
     X = rng.normal(size=(100, 2)).astype(np.float32)
     jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=7, max_depth=2))
-    assert len(calls) == 2
+    assert len(calls) >= 2
 
 
-@pytest.mark.parametrize(("k", "most"), [(1, 64), (1000, 16), (1_000_000, 1)])
+@pytest.mark.parametrize(("k", "most"), [(1, 64), (1000, 8), (1_000_000, 1)])
 def test_what_a_call_returns_is_bounded_and_not_kept_whole(k, most):
     """64 leaves of 1000 outputs, values and Hessians, are half a megabyte a round."""
     X = np.zeros((64, 2))

@@ -60,7 +60,8 @@ def program(function: Callable[..., Any] | None = None, *, static_argnums: int |
     Returns
     -------
     callable
-        Of positional arguments; its `__wrapped__` is the function itself, and its `begin` starts to compile ahead.
+        Of positional arguments; its `__wrapped__` is the function itself, its `prepare` compiles ahead, and its `begin`
+        starts to.
 
     Examples
     --------
@@ -95,6 +96,12 @@ class _Program:
         wanted = self._wanted(arguments)
         if not wanted.is_plain and wanted.key not in _kept:
             _keep(wanted.key, _in_a_thread(wanted.begun()))
+
+    def prepare(self, *arguments: Any) -> None:
+        """Compile it for such arguments, so that a call soon after need not."""
+        wanted = self._wanted(arguments)
+        if not wanted.is_plain and _find(wanted.key) is None:
+            _keep(wanted.key, wanted.begun()())
 
     def is_kept(self, *arguments: Any) -> bool:
         """Say whether a call with such arguments compiles nothing."""

@@ -27,7 +27,7 @@ from jboost.boosting.rounds import Problem, Round, State, is_finished, step, tra
 from jboost.boosting.stopping import history_of, losses_after
 
 CAPACITY = 64  # rounds that one call can return
-ROOM = 8 << 20  # bytes that they may take
+ROOM = 4 << 20  # bytes that they may take
 ROOMY_NUMBERS = 2**20  # codes and scores from which on memory counts, however few the rows
 CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl-C
 QUIET_SECONDS = 2.0  # a fit shorter than this shows no progress bar unless asked to
@@ -58,14 +58,16 @@ def drive(
     delay = QUIET_SECONDS if verbose is None else 0.0
     with tqdm(total=wanted, desc="boosting", unit="round", disable=hidden, delay=delay) as bar:
         try:
+            if wanted and memory_counts:
+                _compile_in_little_memory(problem, state)
             while done < wanted:
-                if memory_counts and done < 2:  # something may have been compiled
+                if memory_counts and most < CAPACITY:  # or each thread of XLA keeps what many outputs took
                     release_freed()
                 began = time.perf_counter()
                 new, rounds, loss, finished = run_chunk(problem, state, min(size, wanted - done))
                 count = int(new.round) - int(state.round)
                 chunks.append(_first_rounds(rounds, count))
-                state, done = new, done + count
+                state, done, rounds = new, done + count, None  # or two calls would hold theirs at once
                 bar.update(count)
                 bar.set_postfix(_figures(problem, chunks[-1], loss), refresh=False)
                 stops = bool(callbacks) and call_all(
@@ -79,6 +81,13 @@ def drive(
         finally:
             library.release_scratch()
     return _joined(chunks), loss
+
+
+def _compile_in_little_memory(problem: Problem, state: State) -> None:
+    """Compile the rounds, and give back what that has freed before their arrays are made."""
+    release_freed()
+    run_chunk.prepare(problem, state, 1)
+    release_freed()
 
 
 def begin_to_compile(problem: Problem, start: Callable[[], State]) -> None:
