@@ -86,8 +86,9 @@ def drive(
 def _compile_in_little_memory(problem: Problem, state: State) -> None:
     """Compile the rounds, and give back what that has freed before their arrays are made."""
     release_freed()
-    run_chunk.prepare(problem, state, 1)
-    release_freed()
+    if not run_chunk.is_kept(problem, state, 1):
+        run_chunk.prepare(problem, state, 1)
+        release_freed()
 
 
 def begin_to_compile(problem: Problem, start: Callable[[], State]) -> None:
