@@ -79,10 +79,12 @@ def prepare(
         try_functions(problem)
         feature_weight = as_feature_weight(feature_weights, problem)
         problem = dataclasses.replace(problem, edges=binned.edges, feature_weight=feature_weight)
+        bins = None if init_model is None else binned.bins
+        del rows, binned  # bins that were laid out anew, unless somebody else holds them
         n_before = 0 if init_model is None else init_model.n_trees
 
         def start(base: Any) -> State:
-            return _rounds.start(problem, key, *start_scores(problem, base, init_model, binned), n_before)
+            return _rounds.start(problem, key, *start_scores(problem, base, init_model, bins), n_before)
 
         def compiling() -> None:
             if begin is not None:

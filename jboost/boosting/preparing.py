@@ -24,8 +24,22 @@ from jboost._runtime.typing import as_array, is_traced
 from jboost._sampling import columns_by_node
 from jboost._spec import Hyper, Spec
 from jboost._tree import Growth, arrange, arrange_on_host, choose_engine, tree_depth
+from jboost._tree.columns import Bins
 from jboost.boosting.rounds import Problem
 from jboost.metrics import as_metric
+
+
+class Handed:
+    """Binned rows for one fit, which lets go of their bins once it has laid them out anew."""
+
+    def __init__(self, data: Binned) -> None:
+        self._data: Binned | None = data
+
+    def take(self) -> Binned:
+        """Return the rows, and keep nothing of them."""
+        taken, self._data = self._data, None
+        assert taken is not None  # they are taken once
+        return taken
 
 
 class RowArguments(NamedTuple):
@@ -45,6 +59,8 @@ OF_VALID = ("valid[0]", "valid[1]", "valid[2]", "valid[3]", "valid[4]")
 
 def bin_for(data: Any, sample_weight: Any, init_model: Ensemble | None, traced: bool) -> Binned:
     """Bin the features, unless they are, by the edges of the model that is continued if there is one."""
+    if isinstance(data, Handed):
+        data = data.take()
     if init_model is not None:
         if not isinstance(init_model, Ensemble):
             raise TypeError(f"init_model must be a jboost.Ensemble, got {type(init_model).__name__}")
@@ -293,9 +309,9 @@ def form_of_trees(model: Ensemble) -> tuple[int, str, str]:
 
 
 def start_scores(
-    problem: Problem, base: Float[Array, " k"], init_model: Ensemble | None, binned: Binned
+    problem: Problem, base: Float[Array, " k"], init_model: Ensemble | None, bins: Bins | None
 ) -> tuple[Float[Array, "n k"], Float[Array, "m k"]]:
-    """Score the training and the validation rows before the first round."""
+    """Score the training and the validation rows before the first round; only a model needs the bins."""
     traced = is_traced(problem, base, init_model)
     numpy = jnp if traced else np  # on the host, a new shape costs no compilation
 
@@ -310,5 +326,5 @@ def start_scores(
         return as_array(score if rows.offset is None else score + numpy.asarray(rows.offset))
 
     if problem.valid is None:
-        return scores(problem.train, binned.bins), as_array(numpy.zeros((0, base.size), base.dtype))
-    return scores(problem.train, binned.bins), scores(problem.valid, problem.valid_bins)
+        return scores(problem.train, bins), as_array(numpy.zeros((0, base.size), base.dtype))
+    return scores(problem.train, bins), scores(problem.valid, problem.valid_bins)

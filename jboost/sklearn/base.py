@@ -22,6 +22,7 @@ from jboost._runtime.caller import moves_arrays
 from jboost._runtime.containers import refuse_masked
 from jboost._runtime.library import ask_for_devices, at_most, n_threads
 from jboost.boosting import History, fit
+from jboost.boosting.preparing import Handed
 from jboost.metrics import Metric
 from jboost.sklearn.fitted import Fitted
 from jboost.sklearn.history import continued, cut
@@ -137,20 +138,23 @@ class Boosting(Fitted, Parameters):
         for one, rows in zip(sets, watched, strict=False):
             for check in (loss.check_target, metric.check_target):
                 check_domain(check, rows.y, one.name)
+        data, target, weight, offset, groups = train
+        handed = Handed(data)
+        del train, data  # the fit alone has them
         with at_most(n_threads(self.n_jobs)):
             model, history = fit(
                 loss,
-                train.data,
-                train.y,
+                handed,
+                target,
                 spec=spec,
                 hyper=hyper,
-                sample_weight=train.weight,
+                sample_weight=weight,
                 valid=tuple(watched[-1]) if watched else None,
                 metric=None if watches_loss else metric,
                 key=key_of(seed),
                 init_model=None if start is None else start.model,
-                offset=train.offset,
-                groups=train.groups,
+                offset=offset,
+                groups=groups,
                 sampler=self.sampler,
                 base_score=None if is_warm else self.base_score,
                 feature_weights=feature_weights,
