@@ -27,8 +27,10 @@ from jboost._objective.domains import (
 )
 from jboost._objective.group import GroupLoss
 from jboost._objective.leaf_rules import Newton, Quantile
+from jboost._objective.links import INVERSE_LINKS as INVERSE_LINKS
+from jboost._objective.links import exp, sigmoid, sigmoid_of_double, softmax_of_scores
 from jboost._objective.loss import Loss
-from jboost._runtime.typing import identity, of_floats
+from jboost._runtime.typing import of_floats
 
 __all__ = [
     "BatchLoss", "GroupLoss", "Loss", "Newton", "Quantile",
@@ -38,34 +40,6 @@ __all__ = [
 
 
 FEW = 6  # classes up to which sums over them are spelled out: a program grows with it, and so does its compilation
-
-
-# --- Inverse links: raw score -> prediction -----------------------------------------------------------------
-
-
-def sigmoid(score: jax.Array) -> jax.Array:
-    """Return 1 / (1 + exp(-score)): the probability of y = 1 from its log odds."""
-    return jax.nn.sigmoid(score)
-
-
-def sigmoid_of_double(score: jax.Array) -> jax.Array:
-    """Return 1 / (1 + exp(-2 score)): the probability of y = 1 from half its log odds."""
-    return jax.nn.sigmoid(2 * score)
-
-
-def softmax_of_scores(score: jax.Array) -> jax.Array:
-    """Return exp(score_k) / sum_j exp(score_j): the probability of each class."""
-    return jax.nn.softmax(score, axis=-1)
-
-
-def exp(score: jax.Array) -> jax.Array:
-    """Return exp(score): the mean from its logarithm."""
-    return jnp.exp(score)
-
-
-INVERSE_LINKS = {
-    link.__name__: link for link in (identity, sigmoid, sigmoid_of_double, softmax_of_scores, exp)
-}
 
 
 # --- Best constants: the formulas for them, constant(y, mean) -----------------------------------------------

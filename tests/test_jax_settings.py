@@ -50,6 +50,9 @@ METRICS = {
     "pinball": (metrics.pinball_loss(0.3), COUNT), "logloss": (metrics.logloss, BINARY),
     "accuracy": (metrics.accuracy, BINARY), "auc": (metrics.roc_auc, BINARY),
     "poisson": (metrics.poisson_deviance, COUNT), "gamma": (metrics.gamma_deviance, COUNT),
+    "average precision": (metrics.average_precision, BINARY), "mape": (metrics.mape, COUNT),
+    "error": (metrics.error, BINARY), "brier": (metrics.brier, BINARY),
+    "classes": (metrics.brier, LABEL), "ranks of classes": (metrics.roc_auc, LABEL),
     "tweedie": (metrics.tweedie_deviance(1.2), COUNT), "mean loss": (metrics.mean_loss(losses.logistic), BINARY),
 }  # fmt: skip
 SETTINGS = {
@@ -130,6 +133,10 @@ def test_strict_promotion_without_the_library():
 def test_metrics_of_whole_numbers_under_strict_promotion(case, precision):
     metric, y = METRICS[case]
     score, y, weight = asarray(np.linspace(-1, 1, N), float), asarray(y), asarray(np.arange(N))
+    loss = losses.logistic if y.max() == 1 else losses.poisson
+    if "classes" in case:
+        score, loss = asarray(np.sin(np.arange(3 * N)).reshape(N, 3), float), losses.softmax(3)
+    metric = metric.of_scores(loss.inverse_link)
     expected = jax.jit(metric.function)(score, y.astype(float), weight.astype(float))
     with SETTINGS["promotion"]():
         found = jax.jit(metric.function)(score, y, weight)
@@ -168,10 +175,11 @@ def test_labels_of_any_type_are_class_numbers(n_classes, dtype):
     score = np.random.default_rng(0).normal(size=(3, n_classes)).astype(np.float32)
     score[2, n_classes - 1] = 9
     loss = losses.softmax(n_classes)
+    loss_of_all = metrics.multi_logloss.of_scores(loss.inverse_link)
     expected = np.log(np.exp(score).sum(axis=1)) - score[np.arange(3), [0, 1, 1]]
     with SETTINGS["promotion"]():
         found = [loss(asarray(row), one) for row, one in zip(score, label, strict=True)]
-        mean = metrics.multi_logloss(asarray(score), asarray(label), asarray(np.ones(3, np.float32)))
+        mean = loss_of_all(asarray(score), asarray(label), asarray(np.ones(3, np.float32)))
         hits = metrics.accuracy(asarray(score), asarray(label), asarray(np.ones(3)))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     np.testing.assert_allclose(mean, expected.mean(), rtol=1e-5)

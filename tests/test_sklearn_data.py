@@ -383,8 +383,3 @@ def test_too_few_rows_to_hold_some_out():
         classifier(early_stopping=True).fit(X[:4], [0, 1, 0, 1])
     with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 1 rows cannot be held out"):
         regressor(early_stopping=True).fit(X[:1], Y[:1])
-
-
-def test_several_metrics_are_refused_by_name():
-    with pytest.raises(TypeError, match=r"eval_metric must be .* got \['mae', 'rmse'\]; it is one metric"):
-        regressor(eval_metric=["mae", "rmse"]).fit(X, Y, eval_set=[(X, Y)])

@@ -32,14 +32,21 @@ ROOMY_NUMBERS = 2**20  # codes and scores from which on memory counts, however f
 CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl-C
 QUIET_SECONDS = 2.0  # a fit shorter than this shows no progress bar unless asked to
 
+Watch = Callable[[Round, Any], tuple[Round, Any, bool]]
+
 
 def drive(
-    problem: Problem, state: State, verbose: bool | None, callbacks: tuple[Callback, ...] = ()
+    problem: Problem,
+    state: State,
+    verbose: bool | None,
+    callbacks: tuple[Callback, ...] = (),
+    watch: Watch | None = None,
 ) -> tuple[Round, Any]:
     """Run the rounds of a concrete problem.
 
     The number of rounds is no part of the compiled program. Ctrl-C ends the run with a warning; a loss that is
-    no longer finite ends it too, and so does a callback that returns True.
+    no longer finite ends it too, and so does a callback that returns True. `watch` measures the new rounds on the host,
+    and may keep fewer of them and end the run.
 
     Returns
     -------
@@ -67,6 +74,8 @@ def drive(
                 new, rounds, loss, finished = run_chunk(problem, state, min(size, wanted - done))
                 count = int(new.round) - int(state.round)
                 chunks.append(_first_rounds(rounds, count))
+                if watch is not None:
+                    chunks[-1], loss, finished = watch(chunks[-1], loss)
                 state, done, rounds = new, done + count, None  # or two calls would hold theirs at once
                 bar.update(count)
                 bar.set_postfix(_figures(problem, chunks[-1], loss), refresh=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from jboost._model.ensemble import Ensemble, concatenate
@@ -12,6 +13,7 @@ from jboost.boosting.callbacks import check_callbacks
 from jboost.boosting.chunks import begin_to_compile, drive
 from jboost.boosting.diagnosing import warn_if_nothing_was_split
 from jboost.boosting.loop import finish, prepare
+from jboost.boosting.on_host import check_not_traced, watch_on_host
 from jboost.boosting.rounds import run, train_loss
 from jboost.boosting.stopping import History, cut_after_best, silence_after_best
 
@@ -59,8 +61,9 @@ def fit(
     valid : (X, y), optionally with more: (X, y, weight, offset, groups)
         Rows to watch; early stopping needs them. What is not needed may be None or left out at the end.
     metric : callable or Metric, optional
-        `metric(score, y, weight) -> scalar` on the validation rows, lower is better unless a `Metric` says
-        otherwise. The mean loss by default.
+        What is computed of the validation rows after each round: `metric(score, y, weight) -> scalar` of raw scores,
+        of which lower is better, or a `Metric`, which may say otherwise. Those in `jboost.metrics` judge predictions,
+        the scores through the inverse link of the loss. The mean loss by default.
     key : JAX key, optional
         For sampling; `jax.random.key(0)` by default.
     init_model : Ensemble, optional
@@ -123,6 +126,7 @@ def fit(
         feature_weights=feature_weights, begin=begin_to_compile,
     )  # fmt: skip
     if is_traced(problem, state):
+        check_not_traced(metric)
         if functions:
             raise ValueError(
                 "callbacks must be empty inside jit, vmap or grad, where all rounds are one program"
@@ -132,7 +136,13 @@ def fit(
         rounds, history = silence_after_best(problem, loss_after, final.since_best, rounds)
         return _after(init_model, finish(problem, rounds)), history
     with kept_concrete():
-        rounds, loss_after = drive(problem, state, verbose, functions)
+        watch = watch_on_host(metric, problem, state, spec)
+        if watch is not None:
+            state = dataclasses.replace(state, best_metric=watch.to_beat)
+        rounds, loss_after = drive(problem, state, verbose, functions, watch)
+        problem = dataclasses.replace(
+            problem, spec=spec
+        )  # patience is no part of what only the host measures
         rounds, history = cut_after_best(problem, rounds, loss_after, state.best_metric)
         if init_model is None:  # which may have left nothing to learn
             warn_if_nothing_was_split(problem, rounds)

@@ -20,6 +20,7 @@ from jboost._runtime.typing import as_array, is_traced, kept_concrete
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost.boosting import rounds as _rounds
 from jboost.boosting.diagnosing import find_base_score
+from jboost.boosting.on_host import check_not_traced
 from jboost.boosting.preparing import (
     OF_TRAINING,
     RowArguments,
@@ -140,6 +141,7 @@ def init(loss: Any, data: Any, y: Any, **options: Any) -> tuple[Problem, State]:
     >>> jboost.boosting.finish(problem, rounds).n_trees
     3
     """
+    check_not_traced(options.get("metric"))
     return prepare(loss, data, y, **options)[:2]
 
 

@@ -25,8 +25,9 @@ from jboost._sampling import columns_by_node
 from jboost._spec import Hyper, Spec
 from jboost._tree import Growth, arrange, arrange_on_host, choose_engine, tree_depth
 from jboost._tree.columns import Bins
+from jboost.boosting.on_host import placeholder
 from jboost.boosting.rounds import Problem
-from jboost.metrics import as_metric
+from jboost.metrics.metric import as_metric
 
 
 class Handed:
@@ -98,11 +99,13 @@ def make_problem(
     watched = None if valid is None else _valid_rows(valid, binned.edges, given.y, loss)
     if spec.n_iter_no_change is not None and watched is None:
         raise ValueError("valid must be given when spec.n_iter_no_change asks for early stopping")
-    chosen = None if metric is None else as_metric(metric)
+    chosen = None if metric is None else as_metric(metric).of_scores(loss.inverse_link, loss.n_outputs)
     if watched is not None:
         _check_domain(loss.check_target, watched[1], "valid[1]")
         if chosen is not None:
             _check_domain(chosen.check_target, watched[1], "valid[1]")
+    if chosen is not None and chosen.on_host:
+        chosen, spec = placeholder(chosen), dataclasses.replace(spec, n_iter_no_change=None)
     bins = as_array(binned.bins)
     if growth is None and (is_traced(hyper.colsample_bynode) or float(hyper.colsample_bynode) < 1):
         growth = columns_by_node

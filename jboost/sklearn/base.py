@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -26,7 +27,7 @@ from jboost.boosting.preparing import Handed
 from jboost.metrics import Metric
 from jboost.sklearn.fitted import Fitted
 from jboost.sklearn.history import continued, cut
-from jboost.sklearn.names import metric_of
+from jboost.sklearn.names import metrics_of
 from jboost.sklearn.parameters import Parameters
 from jboost.sklearn.rows import (
     BinnedRows,
@@ -40,8 +41,9 @@ from jboost.sklearn.rows import (
     hold_out,
     take_binned,
 )
+from jboost.sklearn.scorers import RegressorStage, Scored
 from jboost.sklearn.starting import Start, check_same_missing, own_start, rounds_to_go, start_from
-from jboost.sklearn.watched import check_eval_set, mean_loss_on, metric_curve
+from jboost.sklearn.watched import check_eval_set, mean_loss_on, metric_curves
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -82,7 +84,7 @@ class Boosting(Fitted, Parameters):
         sample_weight : array-like [n], optional
             Non-negative. A row of weight 0 is left out: nothing depends on it, not even the set of labels.
         eval_set : list of (X, y), optional
-            Rows to score after each round; early stopping watches the last pair.
+            Rows to score after each round; early stopping watches the last pair, by the last metric.
         eval_sample_weight : list of array-like or None, optional
             Weights for each pair of `eval_set`.
         offset : array-like [n] or [n k], optional
@@ -132,12 +134,12 @@ class Boosting(Fitted, Parameters):
         train, held = self._training_rows(given, start, is_warm, split_seed)
         watched = self._eval_rows(sets, train) if held is None else [held]
         loss = self._loss()
-        metric = self._metric(loss)
-        # A loss of several rows is no metric of scores, targets and weights: groups may belong to it.
-        watches_loss = self.eval_metric is None and isinstance(loss, GroupLoss | BatchLoss)
-        for one, rows in zip(sets, watched, strict=False):
-            for check in (loss.check_target, metric.check_target):
-                check_domain(check, rows.y, one.name)
+        metrics = self._metrics(loss)
+        names = [one.name for one in sets] or ["the rows held out"]
+        for name, rows in zip(names, watched, strict=False):
+            for one in (loss, *(metric.of_scores(n_outputs=loss.n_outputs) for metric in _in_jax(metrics))):
+                check_domain(one.check_target, rows.y, name)
+        measured = [self._measured(metrics, loss, rows) for rows in watched]
         data, target, weight, offset, groups = train
         handed = Handed(data)
         del train, data  # the fit alone has them
@@ -150,7 +152,7 @@ class Boosting(Fitted, Parameters):
                 hyper=hyper,
                 sample_weight=weight,
                 valid=tuple(watched[-1]) if watched else None,
-                metric=None if watches_loss else metric,
+                metric=None if self._watches_loss(loss) or not watched else measured[-1][-1],
                 key=key_of(seed),
                 init_model=None if start is None else start.model,
                 offset=offset,
@@ -166,13 +168,12 @@ class Boosting(Fitted, Parameters):
             history = continued(start.history, history, before)
             if stops:
                 best = before - 1
-                history = cut(history, self.n_iter_no_change, hyper.tol, metric.maximize, best)
+                maximize = measured[-1][-1].maximize
+                history = cut(history, self.n_iter_no_change, hyper.tol, maximize, best)
                 model = truncate(model, history.best_round + 1)
         self._seed = seed
         self._remember(model, history)
-        self._remember_metrics(
-            [mean_loss_on(loss, rows) if watches_loss else metric for rows in watched], watched
-        )
+        self._remember_metrics(measured, watched)
         return self
 
     # ------------------------------------------------------------ what regressors and classifiers differ in
@@ -201,9 +202,17 @@ class Boosting(Fitted, Parameters):
         """Return the loss; the labels are known."""
         raise NotImplementedError
 
-    def _metric(self, loss: Objective) -> Metric:
-        """Return what is computed for each eval set; the labels are known."""
-        return metric_of(self.eval_metric, loss)
+    def _metrics(self, loss: Objective) -> list[Metric | Scored]:
+        """Return what is computed for each eval set, the watched one last; the labels are known."""
+        return metrics_of(self.eval_metric, loss)
+
+    def _stage(self, score: Float[np.ndarray, "n ..."], loss: Objective) -> RegressorStage:
+        """Return what a scorer asks for the predictions that belong to raw scores."""
+        raise NotImplementedError
+
+    def _labels(self, target: Any) -> Any:
+        """Return targets as they were given."""
+        return target
 
     # ------------------------------------------------------------ the steps of a fit
 
@@ -299,19 +308,39 @@ class Boosting(Fitted, Parameters):
         self.best_iteration_ = self.n_trees_ - 1
         self.history_ = dataclasses.replace(history, best_round=self.best_iteration_)
 
-    def _remember_metrics(self, metrics: list[Metric], watched: list[BinnedRows]) -> None:
-        """Set the fitted attributes of what was watched, each by the metric of its rows."""
+    def _watches_loss(self, loss: Objective) -> bool:
+        """Say whether a loss is watched that is no metric of scores, targets and weights: it may need the groups."""
+        return self.eval_metric is None and isinstance(loss, GroupLoss | BatchLoss)
+
+    def _measured(
+        self, metrics: Sequence[Metric | Scored], loss: Objective, rows: BinnedRows
+    ) -> list[Metric]:
+        """Return the metrics as functions of the raw scores of these rows."""
+        if self._watches_loss(loss):
+            return [mean_loss_on(loss, rows)]
+        return [
+            metric.of_rows(lambda score: self._stage(score, loss), self._labels(rows.y), rows.weight)
+            if isinstance(metric, Scored)
+            else metric.of_scores(loss.inverse_link, loss.n_outputs)
+            for metric in metrics
+        ]
+
+    def _remember_metrics(self, measured: list[list[Metric]], watched: list[BinnedRows]) -> None:
+        """Set the fitted attributes of what was watched, each by the metrics of its rows."""
         last = self.history_.valid_metric[: self.n_trees_]
         is_known = not np.isnan(last).any()  # the history does not know the rounds of a model that was given
-        n_to_score = len(watched) - is_known
-        curves = [metric_curve(self.model_, *one) for one in zip(metrics[:n_to_score], watched, strict=False)]
-        if watched and is_known:
-            curves.append(last.tolist())
+        curves = []
+        for i, (metrics, rows) in enumerate(zip(measured, watched, strict=True)):
+            has_last = is_known and i == len(watched) - 1
+            found = metric_curves(self.model_, metrics[:-1] if has_last else metrics, rows)
+            curves.append(found + [last.tolist()] * has_last)
         self.evals_result_ = {
-            f"validation_{i}": {metric.name or "metric": curve}
-            for i, (metric, curve) in enumerate(zip(metrics, curves, strict=True))
+            f"validation_{i}": dict(
+                zip([metric.name or "metric" for metric in metrics], of_rows, strict=True)
+            )
+            for i, (metrics, of_rows) in enumerate(zip(measured, curves, strict=True))
         }
-        self.best_score_ = curves[-1][-1] if curves and curves[-1] else None
+        self.best_score_ = curves[-1][-1][-1] if curves and curves[-1][-1] else None
 
     def __sklearn_tags__(self) -> Tags:
         """Say what input is taken."""
@@ -320,3 +349,7 @@ class Boosting(Fitted, Parameters):
         tags.input_tags.sparse = True
         tags.input_tags.categorical = True
         return tags
+
+
+def _in_jax(metrics: Sequence[Metric | Scored]) -> list[Metric]:
+    return [metric for metric in metrics if isinstance(metric, Metric)]

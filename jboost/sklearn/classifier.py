@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +22,9 @@ from jboost.sklearn.labels import (
     one_column,
     weights_of_classes,
 )
-from jboost.sklearn.names import classification_loss, multilabel_loss
+from jboost.sklearn.names import classification_loss, metrics_of, multilabel_loss
 from jboost.sklearn.rows import apply_link
+from jboost.sklearn.scorers import ClassifierStage, Scored
 from jboost.sklearn.starting import Start
 
 
@@ -42,6 +43,10 @@ class JBoostClassifier(ClassifierMixin, Boosting):
     class_weight : dict, "balanced" or None
         Weight of each label, by which the weights of the rows of `fit` are multiplied; "balanced" gives all
         labels the same weight in all. Eval sets are weighted by `eval_sample_weight` only.
+
+    eval_metric : str, callable, Metric or list of these, optional
+        As in `JBoostRegressor`. A scorer is asked for labels, probabilities or raw scores as scikit-learn says; so is a
+        function of scikit-learn's. Of any other function the second parameter tells: y_proba, y_score, else labels.
 
     The other parameters are those of `JBoostRegressor`. Rows are held out in the proportions of the labels, unless
     `fit` is given groups.
@@ -109,7 +114,7 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         float64 [n classes]
             In the order of `classes_`. They sum to 1, unless several labels may hold at once.
         """
-        return self._probability(self._raw_score(X, n_trees, offset))
+        return self._probability(self._raw_score(X, n_trees, offset), self.model_.inverse_link)
 
     def decision_function(
         self, X: Any, n_trees: int | None = None, *, offset: Any = None
@@ -159,7 +164,7 @@ class JBoostClassifier(ClassifierMixin, Boosting):
             Probabilities; the last equals `predict_proba(X)`.
         """
         for score in self._staged_raw_score(X, offset):
-            yield self._probability(score)
+            yield self._probability(score, self.model_.inverse_link)
 
     def staged_decision_function(self, X: Any, *, offset: Any = None) -> Iterator[Float[np.ndarray, "n ..."]]:
         """Yield the raw scores after one round, two rounds, and so on.
@@ -182,10 +187,12 @@ class JBoostClassifier(ClassifierMixin, Boosting):
             return (probability > 0.5).astype(int)
         return self.classes_[probability.argmax(axis=1)]
 
-    def _probability(self, score: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n classes"]:
+    def _probability(
+        self, score: Float[np.ndarray, "n ..."], link: Callable[..., Any]
+    ) -> Float[np.ndarray, "n classes"]:
         if len(self.classes_) == 1:
             return np.ones((len(score), 1))
-        linked = apply_link(self.model_.inverse_link, score)
+        linked = apply_link(link, score)
         if self.multilabel_:
             return linked
         linked = linked[:, None] if linked.ndim == 1 else linked
@@ -231,13 +238,18 @@ class JBoostClassifier(ClassifierMixin, Boosting):
             return multilabel_loss(self.loss, len(self.classes_))
         return classification_loss(self.loss, len(self.classes_))
 
-    def _metric(self, loss: Objective) -> Metric:
-        if self.multilabel_ and self.eval_metric in ("accuracy", "multi_logloss", "roc_auc"):
-            raise ValueError(
-                f"eval_metric={self.eval_metric!r} is for one label a row, but several may hold at once: give "
-                "'logloss', or a function metric(score, y, weight) of arrays [n k]"
-            )
-        return super()._metric(loss)
+    def _metrics(self, loss: Objective) -> list[Metric | Scored]:
+        return metrics_of(self.eval_metric, loss, self.multilabel_)
+
+    def _stage(self, score: Float[np.ndarray, "n ..."], loss: Objective) -> ClassifierStage:
+        probability = self._probability(score, loss.inverse_link)
+        label, decision = self._label(probability), self._decision(score)
+        return ClassifierStage(self.__sklearn_tags__(), label, self.classes_, probability, decision)
+
+    def _labels(self, target: np.ndarray) -> np.ndarray:
+        if self.multilabel_:
+            return target
+        return self.classes_[target - (len(self.classes_) == 1)]
 
     def __sklearn_tags__(self) -> Tags:
         """Say what targets are taken."""

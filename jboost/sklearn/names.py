@@ -11,7 +11,9 @@ from jboost._objective.domains import real_argument
 from jboost._objective.loss import Loss, as_loss
 from jboost._objective.objective import Objective
 from jboost._runtime.typing import identity
-from jboost.metrics import Metric, as_metric, mean_loss
+from jboost.metrics import Metric, mean_loss
+from jboost.metrics.metric import as_metric
+from jboost.sklearn.scorers import Scored, scored
 
 REGRESSION_LOSSES: dict[str, Callable[[], Loss]] = {
     "squared_error": lambda: losses.squared_error,
@@ -23,6 +25,23 @@ REGRESSION_LOSSES: dict[str, Callable[[], Loss]] = {
     "tweedie": lambda: losses.tweedie(1.5),
 }
 _METRICS = {name: metric for name, metric in vars(metrics).items() if isinstance(metric, Metric)}
+# What XGBoost, LightGBM and scikit-learn call the same. Not "map" or "aucpr", which mean something else there.
+_ALIASES = {
+    "auc": "roc_auc",
+    "binary_error": "error",
+    "binary_logloss": "logloss",
+    "l1": "mae",
+    "l2": "mse",
+    "log_loss": "logloss",
+    "mean_absolute_error": "mae",
+    "mean_absolute_percentage_error": "mape",
+    "mean_squared_error": "mse",
+    "merror": "error",
+    "mlogloss": "multi_logloss",
+    "multi_error": "error",
+    "root_mean_squared_error": "rmse",
+}
+_OF_ONE_LABEL = ("accuracy", "error", "multi_logloss")
 
 
 def regression_loss(loss: Any, quantile: float | None) -> Objective:
@@ -85,24 +104,67 @@ def multilabel_loss(loss: Any, n_labels: int) -> Objective:
     )
 
 
-def metric_of(eval_metric: Any, loss: Objective) -> Metric:
-    """Return the metric of that name, the user's own, or the mean loss."""
+def metrics_of(eval_metric: Any, loss: Objective, several_labels: bool = False) -> list[Metric | Scored]:
+    """Return the metrics of these names, functions or scorers, the last of which is watched; or the mean loss.
+
+    Parameters
+    ----------
+    eval_metric : str, callable, Metric, list of these or None
+        That of an estimator.
+    loss : Objective
+        Its loss.
+    several_labels : bool
+        Whether several labels may hold at once.
+
+    Returns
+    -------
+    list
+        Of different names, by which the metrics are found in `evals_result_`.
+    """
     if eval_metric is None:
-        return mean_loss(loss)
-    if not isinstance(eval_metric, str):
+        return [mean_loss(loss)]
+    given = list(eval_metric) if isinstance(eval_metric, list | tuple) else [eval_metric]
+    if not given:
+        raise ValueError("eval_metric must name at least one metric, got an empty list")
+    found = [_metric_of(one, loss, several_labels) for one in given]
+    names = [one.name or "metric" for one in found]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise ValueError(
+                f"eval_metric must hold metrics of different names, got {name!r} twice: jboost.Metric(..., name=) "
+                "gives a function another one"
+            )
+    return found
+
+
+def _metric_of(metric: Any, loss: Objective, several_labels: bool) -> Metric | Scored:
+    if not isinstance(metric, str):
+        known = None if isinstance(metric, Metric) else scored(metric)
         try:
-            return as_metric(eval_metric)
+            return known or as_metric(metric)
         except TypeError as error:
-            raise TypeError(f"eval_{error}; it is one metric, not several") from error
-    if eval_metric == "logloss" and loss.n_outputs not in (None, 1):
-        eval_metric = "multi_logloss"
-    if eval_metric not in _METRICS:
-        raise _unknown("eval_metric", eval_metric, sorted(_METRICS))
-    return _METRICS[eval_metric]
+            raise TypeError(
+                f"eval_{error}, nor a scorer, a name or a function metric(y_true, y_pred)"
+            ) from error
+    name = _ALIASES.get(metric, metric)
+    if name not in _METRICS:
+        known = scored(metric)
+        if known is None:
+            raise _unknown("eval_metric", metric, sorted([*_METRICS, *_ALIASES]))
+        return known
+    if several_labels and name in _OF_ONE_LABEL:
+        raise ValueError(
+            f"eval_metric={metric!r} is for one label a row, but several may hold at once: give 'logloss', or a "
+            "function metric(score, y, weight) of arrays [n k]"
+        )
+    if name == "logloss" and loss.n_outputs not in (None, 1) and not several_labels:
+        name = "multi_logloss"
+    return dataclasses.replace(_METRICS[name], name=metric)
 
 
 def _unknown(argument: str, name: str, names: list[str]) -> ValueError:
+    others = {"eval_metric": "a function, a Metric, a scorer of scikit-learn or its name"}
     return ValueError(
-        f"{argument} must be a function, a Loss or Metric, or one of {', '.join(map(repr, names))}, "
-        f"got {name!r}"
+        f"{argument} must be {others.get(argument, 'a function, a Loss')}, or one of "
+        f"{', '.join(map(repr, names))}, got {name!r}"
     )

@@ -17,6 +17,7 @@ from jboost.sklearn.base import Boosting
 from jboost.sklearn.labels import one_column
 from jboost.sklearn.names import regression_loss
 from jboost.sklearn.rows import apply_link, mean_r2_of_known
+from jboost.sklearn.scorers import RegressorStage
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -62,10 +63,18 @@ class JBoostRegressor(RegressorMixin, Boosting):
         Patience of early stopping, in rounds.
     tol : float, default 0
         How much better the metric must be than at the best round before for a round to count as better.
-    eval_metric : str, callable or Metric, optional
-        What is computed for each eval set and watched: a name in `jboost.metrics` such as "mae", a function
-        `metric(score, y, weight)` of raw scores, less being better, or a `jboost.Metric`. The mean loss by
-        default.
+    eval_metric : str, callable, Metric or list of these, optional
+        What is computed for each eval set; of several the last is watched by early stopping, as in XGBoost. The mean
+        loss by default. Each is
+
+        - a name in `jboost.metrics` such as "mae", or what XGBoost or LightGBM call the same ("auc", "l1", "l2",
+          "binary_logloss", "mlogloss", "merror"): of predictions, compiled with the fit;
+        - a function `metric(score, y, weight)` of raw scores in JAX operations, less being better, or a
+          `jboost.Metric`, which may say otherwise and take predictions;
+        - a scorer of scikit-learn or its name, such as "neg_mean_absolute_error", or a function
+          `metric(y_true, y_pred)`, such as `sklearn.metrics.mean_absolute_error`: of predictions, on the host between
+          chunks of rounds, with `sample_weight=` where the rows have weights. X is not known there. More is better for
+          a scorer; for a function scikit-learn knows, and of any other if its name ends in "_score".
     warm_start : bool, default False
         Whether `fit` goes on where it ended, up to `n_estimators` rounds in all. With the same data and other
         parameters, that equals one longer fit, early stopping included; bins are those of the first fit.
@@ -87,14 +96,14 @@ class JBoostRegressor(RegressorMixin, Boosting):
     best_iteration_ : int
         The last of them: the best round if early stopping was on, else the last; counted from 0.
     best_score_ : float or None
-        The metric of the last eval set, or of the rows held out, after that round.
+        The watched metric of the last eval set, or of the rows held out, after that round.
     n_iter_ : int
         Rounds run, those after the best included, and those of an `init_model`.
     history_ : History
         Training loss and watched metric after each round run.
     evals_result_ : dict
-        For "validation_0" and so on, in the order of `eval_set`, a dict of the metric's name and its values
-        after each round in the model.
+        For "validation_0" and so on, in the order of `eval_set`, a dict of the metrics' names, as they were given, and
+        their values after each round in the model.
     feature_importances_ : float [f]
         Share of each feature in the gain of all splits.
     split_counts_ : int [f]
@@ -189,6 +198,9 @@ class JBoostRegressor(RegressorMixin, Boosting):
         target = on_host(y, "y").astype(float)
         weight = check_weight(sample_weight, len(target), "sample_weight")
         return mean_r2_of_known(target, self.predict(X), weight)
+
+    def _stage(self, score: Float[np.ndarray, "n ..."], loss: Objective) -> RegressorStage:
+        return RegressorStage(self.__sklearn_tags__(), apply_link(loss.inverse_link, score))
 
     def _encode(self, y: Any, reset: bool) -> Any:
         """Take one column, as of a data frame, for a vector; several are as many outputs."""

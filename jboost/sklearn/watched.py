@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import numpy as np
 from jax import Array
 from jax.tree_util import Partial
 
@@ -13,6 +15,7 @@ from jboost._objective.objective import Objective
 from jboost._objective.rows import Groups, Rows, make_groups
 from jboost._runtime.arguments import as_target, as_weight
 from jboost._runtime.programs import program
+from jboost.boosting.on_host import as_number
 from jboost.metrics import Metric
 from jboost.sklearn.rows import BinnedRows, GivenRows
 
@@ -59,13 +62,22 @@ def _mean_loss_with_groups(score: Array, y: Any, weight: Array, loss: Any, group
 
 
 @program
-def _measure(metric: Metric, score: Array, y: Any, weight: Array) -> Array:
-    return metric(score, y, weight)
+def _measure(metrics: tuple[Metric, ...], score: Array, y: Any, weight: Array) -> tuple[Array, ...]:
+    return tuple(metric(score, y, weight) for metric in metrics)
 
 
-def metric_curve(model: Ensemble, metric: Metric, rows: BinnedRows) -> list[float]:
-    """Score the rows after each round."""
+def metric_curves(model: Ensemble, metrics: list[Metric], rows: BinnedRows) -> list[list[float]]:
+    """Take metrics of raw scores of the rows after each round: a list for each metric."""
+    in_jax = tuple(metric for metric in metrics if not metric.on_host)
     y = as_target(rows.y, "y", allow_nan=True)  # the fit has checked it
     weight = as_weight(rows.weight, len(rows.weight), "weight")
-    scores = staged_predict(model, rows.data, offset=rows.offset)
-    return [float(_measure(metric, score, y, weight)) for score in scores]
+    curves: list[list[float]] = [[] for _ in metrics]
+    for score in staged_predict(model, rows.data, offset=rows.offset) if metrics else ():
+        found = iter(_measure(in_jax, score, y, weight) if in_jax else ())
+        for metric, curve in zip(metrics, curves, strict=True):
+            curve.append(_on_host(metric, score, y, weight) if metric.on_host else float(next(found)))
+    return curves
+
+
+def _on_host(metric: Metric, score: Array, y: Any, weight: Array) -> float:
+    return as_number(metric(*jax.tree.map(np.asarray, (score, y, weight))))
