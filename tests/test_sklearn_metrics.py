@@ -1,4 +1,4 @@
-"""Metrics of the estimators: of predictions, by name, in lists, and scorers of scikit-learn."""
+"""Metrics of the estimators: of predictions, by name, in lists, and scorers of scikit-learn; score by the loss."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import sklearn.metrics as peer
+from sklearn.model_selection import cross_val_score
 
 import jboost
 from jboost import losses, metrics
@@ -269,3 +270,36 @@ def test_a_metric_on_the_host_and_its_twin_in_jax():
         jboost.fit(losses.poisson, X[TRAIN], COUNT[TRAIN], metric=no_number, **options)
     with pytest.raises(ValueError, match="metric must be in JAX operations inside jit"):
         jboost.boosting.init(losses.poisson, X[TRAIN], COUNT[TRAIN], metric=on_host, **options)
+
+
+# ---------------------------------------------------------------- score by the loss
+
+
+def normal(score, y):
+    return 0.5 * ((y - score[0]) * jnp.exp(-score[1])) ** 2 + score[1]
+
+
+def test_the_score_of_several_outputs_is_minus_the_mean_loss():
+    loss = jboost.Loss(normal, n_outputs=2)
+    estimator = regressor(loss=loss).fit(X, Y)
+    weight = WEIGHT - 1
+    mean, log_deviation = estimator.predict(X).T
+    each = 0.5 * ((Y - mean) * np.exp(-log_deviation)) ** 2 + log_deviation
+    np.testing.assert_allclose(estimator.score(X, Y), -each.mean(), rtol=1e-5)
+    np.testing.assert_allclose(
+        estimator.score(X, Y, weight), -np.average(each, weights=weight), rtol=1e-5
+    )
+    found = cross_val_score(estimator, X, Y, cv=2)
+    expected = [regressor(loss=loss).fit(X[30:], Y[30:]).score(X[:30], Y[:30])]
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.score(X, np.where(Y > 0, np.nan, Y))
+
+
+def test_the_score_of_a_dict_of_targets_is_minus_the_mean_loss():
+    y = {"count": COUNT, "exposure": WEIGHT}
+    estimator = regressor(loss=lambda s, y: y["exposure"] * jnp.exp(s) - y["count"] * s).fit(X, y)
+    score = estimator.predict(X)
+    np.testing.assert_allclose(
+        estimator.score(X, y), -np.mean(WEIGHT * np.exp(score) - COUNT * score), rtol=1e-5
+    )

@@ -11,13 +11,15 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
+from jboost._objective.group import GroupLoss
 from jboost._objective.objective import Objective
 from jboost._runtime.arguments import check_weight, on_host
 from jboost.sklearn.base import Boosting
 from jboost.sklearn.labels import one_column
 from jboost.sklearn.names import regression_loss
-from jboost.sklearn.rows import apply_link, mean_r2_of_known
+from jboost.sklearn.rows import GivenRows, apply_link, check_domain, mean_r2_of_known
 from jboost.sklearn.scorers import RegressorStage
+from jboost.sklearn.watched import mean_loss_of
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -171,13 +173,16 @@ class JBoostRegressor(RegressorMixin, Boosting):
             yield apply_link(self.model_.inverse_link, score)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R², the coefficient of determination of the predictions.
+        """Return R², the coefficient of determination of the predictions, or minus the mean loss.
+
+        The latter where R² has no meaning: for a loss of your own with another number of outputs than y has columns,
+        such as a mean and a scale, and for a dict of targets. More is better in either case.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame [n f]
             Rows with the features of `fit`.
-        y : array-like [n] or [n k]
+        y : array-like [n] or [n k], or dict of arrays
             Targets. Where the loss has `allow_nan=True` they may be missing: R² of a target is then that of the rows in
             which it is known, and a target that is known in none is left out.
         sample_weight : array-like [n], optional
@@ -186,18 +191,39 @@ class JBoostRegressor(RegressorMixin, Boosting):
         Returns
         -------
         float
-            At most 1; with k targets the mean of theirs.
+            R² is at most 1; with k targets it is the mean of theirs.
 
         Raises
         ------
         ValueError
             For targets that `fit` would refuse, or that are not of the shape of the predictions.
         """
-        if not self._takes_gaps():
+        loss = self._loss()
+        if isinstance(y, Mapping) or self._has_other_outputs(loss, y):
+            return -self._mean_loss(loss, X, y, sample_weight)
+        if not loss.allow_nan:
             return RegressorMixin.score(self, X, y, sample_weight)
         target = on_host(y, "y").astype(float)
         weight = check_weight(sample_weight, len(target), "sample_weight")
         return mean_r2_of_known(target, self.predict(X), weight)
+
+    def _has_other_outputs(self, loss: Objective, y: Any) -> bool:
+        """Say whether the loss has outputs that are no predictions of one column of y each."""
+        form = np.shape(on_host(y, "y"))
+        return loss.n_outputs is not None and (form[1] if len(form) == 2 else 1) != loss.n_outputs
+
+    def _mean_loss(self, loss: Objective, X: Any, y: Any, sample_weight: Any) -> float:
+        if isinstance(loss, GroupLoss):
+            raise ValueError(
+                "y must have the shape of the predictions: score is given no groups for the loss"
+            )
+        score = self._raw_score(X, None, None)
+        target, weight, counted = self._check_rows(
+            GivenRows("", X, y, sample_weight, None, None), reset=False
+        )
+        target = self._encode(target, reset=False)
+        check_domain(loss.check_target, target, "y")
+        return mean_loss_of(loss, score[counted], target, weight)
 
     def _stage(self, score: Float[np.ndarray, "n ..."], loss: Objective) -> RegressorStage:
         return RegressorStage(self.__sklearn_tags__(), apply_link(loss.inverse_link, score))

@@ -15,8 +15,9 @@ from jboost._objective.objective import Objective
 from jboost._objective.rows import Groups, Rows, make_groups
 from jboost._runtime.arguments import as_target, as_weight
 from jboost._runtime.programs import program
+from jboost._runtime.typing import as_array
 from jboost.boosting.on_host import as_number
-from jboost.metrics import Metric
+from jboost.metrics import Metric, mean_loss
 from jboost.sklearn.rows import BinnedRows, GivenRows
 
 
@@ -81,3 +82,9 @@ def metric_curves(model: Ensemble, metrics: list[Metric], rows: BinnedRows) -> l
 
 def _on_host(metric: Metric, score: Array, y: Any, weight: Array) -> float:
     return as_number(metric(*jax.tree.map(np.asarray, (score, y, weight))))
+
+
+def mean_loss_of(loss: Objective, score: Any, y: Any, weight: Any) -> float:
+    """Return the mean loss of rows by their raw scores."""
+    y, weight = as_target(y, "y", loss.allow_nan), as_weight(weight, len(weight), "sample_weight")
+    return float(_measure((mean_loss(loss),), as_array(score, weight.dtype), y, weight)[0])
