@@ -189,7 +189,9 @@ def test_scorers_see_labels_and_probabilities():
     assert found["<lambda>"] == found["accuracy_score"] == peer.accuracy_score(TOWN, label)
     curve = estimator.evals_result_["validation_0"]["balanced_accuracy"]
     assert estimator.best_score_ == max(curve) == np.float32(peer.balanced_accuracy_score(TOWN, label))
-    assert set(np.float32(seen)) <= set(np.float32(estimator.history_.valid_metric))
+    assert np.isin(
+        np.asarray(seen, np.float32), np.asarray(estimator.history_.valid_metric, np.float32)
+    ).all()
 
 
 def test_rows_without_weight_and_offsets_reach_scorers():
@@ -212,13 +214,18 @@ def test_rows_without_weight_and_offsets_reach_scorers():
     [
         ([], ValueError, "eval_metric must name at least one metric"),
         (["mae", "mae"], ValueError, "eval_metric must hold metrics of different names, got 'mae' twice"),
+        (
+            "roc_auc_ovr",
+            ValueError,
+            "eval_metric roc_auc_ovr asks for what the estimator does not have: .* predict_proba",
+        ),
         (["mae", 3], TypeError, "eval_metric must be a Metric or a function .* got 3, nor a scorer"),
         (
             "map",
             ValueError,
             "eval_metric must be a function, a Metric, a scorer of scikit-learn .* got 'map'",
         ),
-        ("auc", ValueError, r"eval_set\[0\]: y must"),
+        ("auc", ValueError, r"eval_set\[0\], for eval_metric auc: y must be 0 or 1"),
     ],
 )
 def test_metrics_that_do_not_fit_are_refused(eval_metric, error, message):
@@ -228,10 +235,15 @@ def test_metrics_that_do_not_fit_are_refused(eval_metric, error, message):
 
 def test_ranks_of_one_class_are_refused():
     few = np.flatnonzero(THREE < 2)
-    with pytest.raises(ValueError, match=r"eval_set\[1\]: y must hold each of the 3 classes, but none is 2"):
+    with pytest.raises(
+        ValueError, match=r"eval_set\[1\], for .* auc: y must hold each of the 3 classes, but none is 2"
+    ):
         classifier(eval_metric="auc").fit(X, THREE, eval_set=[(X, THREE), (X[few], THREE[few])])
     rare = np.eye(60, dtype=int)[0]
-    with pytest.raises(ValueError, match="the rows held out: y must hold both classes, 0 and 1; got only"):
+    with pytest.raises(
+        ValueError,
+        match=r"the rows held out, for .* average_precision: y must hold both classes, 0 and 1; got only",
+    ):
         regressor(eval_metric=["average_precision", "mae"], early_stopping=True, random_state=0).fit(X, rare)
 
 
@@ -286,12 +298,12 @@ def test_the_score_of_several_outputs_is_minus_the_mean_loss():
     mean, log_deviation = estimator.predict(X).T
     each = 0.5 * ((Y - mean) * np.exp(-log_deviation)) ** 2 + log_deviation
     np.testing.assert_allclose(estimator.score(X, Y), -each.mean(), rtol=1e-5)
-    np.testing.assert_allclose(
-        estimator.score(X, Y, weight), -np.average(each, weights=weight), rtol=1e-5
-    )
+    np.testing.assert_allclose(estimator.score(X, Y, weight), -np.average(each, weights=weight), rtol=1e-5)
     found = cross_val_score(estimator, X, Y, cv=2)
     expected = [regressor(loss=loss).fit(X[30:], Y[30:]).score(X[:30], Y[:30])]
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
+    with pytest.raises(ValueError, match="loss must return a real scalar for one row"):
+        estimator.score(X, np.stack([Y, Y, Y], axis=1))
     with pytest.raises(ValueError, match="NaN"):
         estimator.score(X, np.where(Y > 0, np.nan, Y))
 

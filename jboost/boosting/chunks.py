@@ -71,12 +71,13 @@ def drive(
                 if memory_counts and most < CAPACITY:  # or each thread of XLA keeps what many outputs took
                     release_freed()
                 began = time.perf_counter()
-                new, rounds, loss, finished = run_chunk(problem, state, min(size, wanted - done))
+                new, rounds, after, finished = run_chunk(problem, state, min(size, wanted - done))
                 count = int(new.round) - int(state.round)
-                chunks.append(_first_rounds(rounds, count))
-                if watch is not None:
-                    chunks[-1], loss, finished = watch(chunks[-1], loss)
-                state, done, rounds = new, done + count, None  # or two calls would hold theirs at once
+                made = _first_rounds(rounds, count)
+                if watch is not None:  # before anything is kept: it may take long, and be interrupted
+                    made, after, finished = watch(made, after)
+                chunks.append(made)
+                state, done, loss, rounds = new, done + count, after, None  # or two calls would hold theirs
                 bar.update(count)
                 bar.set_postfix(_figures(problem, chunks[-1], loss), refresh=False)
                 stops = bool(callbacks) and call_all(

@@ -103,7 +103,7 @@ def make_problem(
     if watched is not None:
         _check_domain(loss.check_target, watched[1], "valid[1]")
         if chosen is not None:
-            _check_domain(chosen.check_target, watched[1], "valid[1]")
+            _check_domain(chosen.check_target, watched[1], f"valid[1], for metric {chosen.name}")
     if chosen is not None and chosen.on_host:
         chosen, spec = placeholder(chosen), dataclasses.replace(spec, n_iter_no_change=None)
     bins = as_array(binned.bins)

@@ -137,8 +137,11 @@ class Boosting(Fitted, Parameters):
         metrics = self._metrics(loss)
         names = [one.name for one in sets] or ["the rows held out"]
         for name, rows in zip(names, watched, strict=False):
-            for one in (loss, *(metric.of_scores(n_outputs=loss.n_outputs) for metric in _in_jax(metrics))):
-                check_domain(one.check_target, rows.y, name)
+            check_domain(loss.check_target, rows.y, name)
+            for metric in metrics:
+                if isinstance(metric, Metric):
+                    check = metric.of_scores(n_outputs=loss.n_outputs).check_target
+                    check_domain(check, rows.y, f"{name}, for eval_metric {metric.name}")
         measured = [self._measured(metrics, loss, rows) for rows in watched]
         data, target, weight, offset, groups = train
         handed = Handed(data)
@@ -349,7 +352,3 @@ class Boosting(Fitted, Parameters):
         tags.input_tags.sparse = True
         tags.input_tags.categorical = True
         return tags
-
-
-def _in_jax(metrics: Sequence[Metric | Scored]) -> list[Metric]:
-    return [metric for metric in metrics if isinstance(metric, Metric)]

@@ -36,12 +36,15 @@ class Scored:
         def value(score: Any, _: Any, __: Any) -> Any:
             try:
                 return self.scorer(stage(np.asarray(score, np.float64)), None, y, **weighs)
-            except TypeError as error:
-                if weighs and "sample_weight" in str(error):
-                    raise TypeError(
-                        f"eval_metric {self.name} takes no sample_weight, but the rows to watch have weights"
-                    ) from error
-                raise
+            except AttributeError as error:
+                message = f"asks for what the estimator does not have: {error}"
+                raise ValueError(f"eval_metric {self.name} {message}") from error
+            except (TypeError, ValueError) as error:
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                if weighs and kind is TypeError and "sample_weight" in str(error):
+                    message = "takes no sample_weight, but the rows to watch have weights"
+                    raise kind(f"eval_metric {self.name} {message}") from error
+                raise kind(f"eval_metric {self.name}: {error}") from error
 
         return Metric(value, maximize=self.maximize, name=self.name, on_host=True)
 
@@ -114,9 +117,6 @@ class RegressorStage:
     def __sklearn_tags__(self) -> Any:
         """Say that it is a regressor."""
         return self.tags
-
-    def fit(self, *_: Any) -> None:
-        """Be an estimator in the eyes of scikit-learn."""
 
 
 @dataclass(frozen=True)

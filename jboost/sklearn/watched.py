@@ -12,6 +12,7 @@ from jax.tree_util import Partial
 from jboost._fixed_point import mean
 from jboost._model.ensemble import Ensemble, staged_predict
 from jboost._objective.objective import Objective
+from jboost._objective.resolve import resolve
 from jboost._objective.rows import Groups, Rows, make_groups
 from jboost._runtime.arguments import as_target, as_weight
 from jboost._runtime.programs import program
@@ -87,4 +88,5 @@ def _on_host(metric: Metric, score: Array, y: Any, weight: Array) -> float:
 def mean_loss_of(loss: Objective, score: Any, y: Any, weight: Any) -> float:
     """Return the mean loss of rows by their raw scores."""
     y, weight = as_target(y, "y", loss.allow_nan), as_weight(weight, len(weight), "sample_weight")
+    resolve(loss, y)  # raises where it is no loss of such targets
     return float(_measure((mean_loss(loss),), as_array(score, weight.dtype), y, weight)[0])
