@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost._objective.domains import check_binary, check_both_classes, check_label
+from jboost._objective.domains import check_binary, check_both_classes, check_label, check_real
 from jboost._runtime.typing import of_floats
 
 
@@ -44,9 +44,14 @@ def check_binary_or_label(y: Any) -> None:
     """Raise unless y [n] holds class numbers from 0, or y [n k] only 0 and 1."""
     y = np.asarray(y)
     if y.ndim == 2:
-        check_binary(y)
-    else:
-        check_label(y, np.iinfo(np.int32).max)
+        return check_binary(y)
+    check_real(y)
+    wrong = (y < 0) | (y != np.floor(y))
+    if wrong.any():
+        raise ValueError(
+            f"y must be 0 or 1, or the number of a class; got {y[wrong][0]} at row {np.argmax(wrong)}"
+        )
+    return None
 
 
 def elementwise(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
