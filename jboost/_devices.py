@@ -62,6 +62,6 @@ def divided(mesh: Mesh, chunk: Callable[..., Any], problem: Any, state: Any) -> 
         on_a_device,
         mesh=mesh,
         in_specs=(of_problem, of_state, P()),
-        out_specs=(of_state, P(), P(), P()),
+        out_specs=(of_state, P(), P(), P(), P(), P()),
         check_vma=False,  # JAX would have the loops in a user's function start from arrays that vary over devices
     )

@@ -18,6 +18,7 @@ from jboost._runtime.typing import as_array, is_traced, pytree
 
 GrowPolicy = Literal["symmetric", "depthwise"]
 MultiOutput = Literal["vector", "separate"]
+Penalties = Literal["relative", "absolute"]
 LARGEST = 2**31 - 1  # counts are int32
 MAX_DEPTH = 16  # a depthwise tree of this depth has 65,535 split slots
 
@@ -43,6 +44,9 @@ class Spec:
         rest; with more, its categories are sorted by G / (H + cat_smooth) and cut once.
     n_iter_no_change : int or None
         Stop after this many rounds without a better validation metric. None never stops.
+    penalties : {"relative", "absolute"}
+        How the penalties of `Hyper` are read: in units of the loss where boosting starts, so that those of target, loss
+        and scores do not matter, or as numbers, as in XGBoost.
 
     Examples
     --------
@@ -59,6 +63,7 @@ class Spec:
     min_child_samples: int = 1
     max_cat_to_onehot: int = 4
     n_iter_no_change: int | None = None
+    penalties: Penalties = "relative"
 
     def __post_init__(self) -> None:
         _check_integer("n_estimators", self.n_estimators, 0, LARGEST)
@@ -68,6 +73,7 @@ class Spec:
         if self.n_iter_no_change is not None:
             _check_integer("n_iter_no_change", self.n_iter_no_change, 1, LARGEST)
         _check_choice("grow_policy", self.grow_policy, get_args(GrowPolicy))
+        _check_choice("penalties", self.penalties, get_args(Penalties))
         _check_choice("multi_output", self.multi_output, get_args(MultiOutput))
 
     @property
@@ -100,11 +106,11 @@ class Hyper:
     learning_rate : float
         Shrinkage of every leaf value, above 0.
     reg_lambda, reg_alpha : float
-        L2 and L1 penalty on leaf values.
+        L2 and L1 penalty on leaf values; in average rows, and average gradients, unless `Spec.penalties` is "absolute".
     gamma : float
-        Gain that a split must exceed.
+        Gain that a split must exceed; in those of an average row.
     min_child_weight : float
-        Hessian sum that each child of a split must reach (with k outputs, the largest of its k sums).
+        Hessian sum that each child of a split must reach (with k outputs, the largest of its k sums); in average rows.
     max_delta_step : float
         Bound on a leaf value before shrinkage; 0 means none.
     subsample : float

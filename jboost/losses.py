@@ -79,6 +79,25 @@ def _log(mean):
     return jnp.log(mean + jnp.where(mean > 0, 0, least))
 
 
+# --- Majorants: c(a) with L(s + u) - L(s) <= g u + c h u^2 wherever |u| <= a ---------------------------------
+
+
+def _of_quadratic(a):
+    return jnp.full_like(a, 0.5)
+
+
+# Where the third derivative is nowhere larger than the second, h grows at most by exp(|u|): c = (exp(a) - a - 1) / a^2.
+# Bach (2010), "Self-concordant analysis for logistic regression", proposition 1
+def _of_exponential(a):
+    a = jnp.maximum(a, 1e-2)
+    return (jnp.expm1(a) - a) / jnp.square(a)
+
+
+# Scores move apart by up to 2 a, and u' H u, the variance of u under p, is at most 2 sum_j p_j (1 - p_j) u_j^2
+def _of_softmax(a):
+    return 2 * _of_exponential(2 * a)
+
+
 # --- Regression ---------------------------------------------------------------------------------------------
 
 
@@ -88,7 +107,9 @@ def _squared_error(score, y):
     return 0.5 * jnp.sum(jnp.square(score - y))
 
 
-squared_error = Loss(_squared_error, check_target=check_real, name="squared_error", constant=_mean)
+squared_error = Loss(
+    _squared_error, check_target=check_real, name="squared_error", constant=_mean, majorant=_of_quadratic
+)
 
 
 def _absolute(residual):
@@ -226,7 +247,12 @@ def _poisson(score, y):
 
 
 poisson = Loss(
-    _poisson, inverse_link=exp, check_target=check_non_negative, name="poisson", constant=_log_of_mean
+    _poisson,
+    inverse_link=exp,
+    check_target=check_non_negative,
+    name="poisson",
+    constant=_log_of_mean,
+    majorant=_of_exponential,
 )
 
 
@@ -236,7 +262,14 @@ def _gamma(score, y):
     return jnp.sum(score + y * jnp.exp(-score))
 
 
-gamma = Loss(_gamma, inverse_link=exp, check_target=check_positive, name="gamma", constant=_log_of_mean)
+gamma = Loss(
+    _gamma,
+    inverse_link=exp,
+    check_target=check_positive,
+    name="gamma",
+    constant=_log_of_mean,
+    majorant=_of_exponential,
+)
 
 
 # L = mean^(2 - p) / (2 - p) - y mean^(1 - p) / (1 - p);  g = mean^(2 - p) - y mean^(1 - p), p the power
@@ -274,6 +307,7 @@ def tweedie(power: float) -> Loss:
         check_target=check_non_negative,
         name=with_number("tweedie", power),
         constant=_log_of_mean,
+        majorant=_of_exponential,
     )
 
 
@@ -287,7 +321,12 @@ def _logistic(score, y):
 
 
 logistic = Loss(
-    _logistic, inverse_link=sigmoid, check_target=check_probability, name="logistic", constant=_log_odds
+    _logistic,
+    inverse_link=sigmoid,
+    check_target=check_probability,
+    name="logistic",
+    constant=_log_odds,
+    majorant=_of_exponential,
 )
 
 
@@ -304,6 +343,7 @@ exponential = Loss(
     check_target=check_binary,
     name="exponential",
     constant=_half_log_odds,
+    majorant=_of_exponential,
 )
 
 
@@ -358,4 +398,5 @@ def softmax(n_classes: int) -> Loss:
         name=f"softmax({n_classes})",
         constant=Partial(_log_shares, n_classes=n_classes),
         diagonal=_softmax_diagonal if n_classes > FEW else None,
+        majorant=_of_softmax,
     )

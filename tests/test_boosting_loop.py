@@ -122,8 +122,9 @@ def test_an_offset_is_where_the_scores_start(x64):
     count, exposure = rows.targets["count"], rows.weight
     offset = np.log(exposure)
     valid = (rows.X[:90], count[:90], None, offset[:90])
-    model, history = jboost.fit(losses.poisson, rows.data, count, spec=SMALL, offset=offset, valid=valid)
-    rates, _ = jboost.fit(losses.poisson, rows.data, count / exposure, spec=SMALL, sample_weight=exposure)
+    spec = dataclasses.replace(SMALL, penalties="absolute")  # an average row is not the same in both
+    model, history = jboost.fit(losses.poisson, rows.data, count, spec=spec, offset=offset, valid=valid)
+    rates, _ = jboost.fit(losses.poisson, rows.data, count / exposure, spec=spec, sample_weight=exposure)
     assert_same_models(model, rates, rtol=1e-8)
     score = np.asarray(jboost.predict(model, rows.X)) + offset
     np.testing.assert_allclose(history.train_loss[-1], np.mean(np.exp(score) - count * score), rtol=1e-6)

@@ -138,14 +138,14 @@ def test_results_that_are_not_finite_are_named_unless_their_row_has_no_weight(fu
 @pytest.mark.parametrize("shape", [(N,), (N, 3)])
 def test_the_range_of_gradients(shape, precision, rng):
     """The sum is refused beyond its limit; on the device, from half of it on if all are alike."""
-    limit = np.sqrt(np.finfo(precision).max) / 100
+    limit = np.finfo(precision).max / 100
     unit = np.full(shape, limit / np.prod(shape) / 2, precision)  # with weights of 2
     value, h, weight = jnp.zeros(N), jnp.ones(shape), np.full(N, 2.0, precision)
     signs = rng.choice([-1.0, 1.0], shape).astype(precision)
     with pytest.raises(ValueError, match="y is too large"):
         check_range(1.01 * signs * unit, weight)
     check_range(0.99 * signs * unit, weight)
-    for share, expected in ((0.49, False), (0.51, True), (1e9, True), (np.inf, True), (np.nan, True)):
+    for share, expected in ((0.49, False), (0.51, True), (50.0, True), (np.inf, True), (np.nan, True)):
         g = (share * signs * unit).astype(precision)
         found = may_fail(losses.squared_error, value, jnp.asarray(g), h, jnp.asarray(weight))
         assert bool(found) is expected

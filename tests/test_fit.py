@@ -74,7 +74,7 @@ def test_fit_equals_the_numpy_twin(case, policy, x64):
     kind, loss, twin_loss, target, k, weighted, spec_changes, hyper_changes = CASES[case]
     rows = problem(kind)
     y, weight = rows.targets[target], rows.weight if weighted else None
-    spec = dataclasses.replace(SMALL, grow_policy=policy, **spec_changes)
+    spec = dataclasses.replace(SMALL, grow_policy=policy, penalties="absolute", **spec_changes)
     hyper = dataclasses.replace(FAST, **hyper_changes)
     model, history = jboost.fit(loss, rows.data, y, spec=spec, hyper=hyper, sample_weight=weight)
     base, twins = nano.fit(
@@ -335,8 +335,10 @@ def test_numbers_out_of_the_range_of_float32_are_refused():
     for weight in (1e-13, 1e13):
         with pytest.raises(ValueError, match="sample_weight"):
             jboost.fit(losses.squared_error, X, y, sample_weight=np.full(40, weight))
-    with pytest.raises(ValueError, match="y is too large"):
-        jboost.fit(losses.squared_error, X, y * 1e18)
+    with pytest.raises(ValueError, match="value of squared_error is not finite"):
+        jboost.fit(losses.squared_error, X, y * 1e20)
+    with pytest.raises(ValueError, match=r"y is too large .* scale y or the loss"):
+        jboost.fit(lambda score, y: 1e36 * jnp.logaddexp(0.0, -y * score), X, y)
 
 
 def test_models_of_other_bins_links_or_kinds_are_not_joined():
@@ -391,7 +393,7 @@ def test_a_fit_that_cannot_split_says_why(scale, by, rng):
         return (scale if by == "loss" else 1.0) * 0.5 * (score - y) ** 2
 
     def fit(y, **numbers):
-        spec = jboost.Spec(n_estimators=2, max_depth=2)
+        spec = jboost.Spec(n_estimators=2, max_depth=2, penalties="absolute")
         hyper = jboost.Hyper(**numbers)
         return jboost.fit(loss, X, y, spec=spec, hyper=hyper, sample_weight=weight)[0]
 
@@ -405,26 +407,39 @@ def test_a_fit_that_cannot_split_says_why(scale, by, rng):
 
 
 @pytest.mark.slow
-def test_targets_too_small_for_gains_are_told_of(rng):
+@pytest.mark.parametrize("penalties", ["relative", "absolute"])
+def test_targets_whose_squares_are_no_floats_are_learned(rng, penalties):
     X = rng.normal(size=(100, 2))
-    with pytest.warns(UserWarning, match=r"gains are squares of gradients, .* multiply the target"):
-        jboost.fit(losses.squared_error, X, 1e-22 * X[:, 0], spec=SMALL)
-    model, _ = jboost.fit(losses.squared_error, X, 1e-18 * X[:, 0], spec=SMALL)
-    assert model.trees.gain.any()
-    with jax.enable_x64(True):
-        model, _ = jboost.fit(losses.squared_error, X, 1e-22 * X[:, 0], spec=SMALL)
-        assert model.trees.gain.any()
+    spec = dataclasses.replace(SMALL, penalties=penalties)
+    known, _ = jboost.fit(losses.squared_error, X, X[:, 0], spec=spec)
+    for scale in (1e-25, 1e17):
+        model, _ = jboost.fit(losses.squared_error, X, scale * X[:, 0], spec=spec)
+        np.testing.assert_array_equal(model.trees.threshold, known.trees.threshold)
+        assert np.isfinite(model.trees.gain).all()
+        assert np.asarray(model.trees.gain).any()
+
+
+class TooFar:
+    """A Newton step, eighty times."""
+
+    needs_all_rows = False
+
+    def leaf_values(self, leaves):
+        return -80.0 * leaves.sum_of_g() / (leaves.sum_of_h() + 1e-6)
+
+    def base_score(self, loss, rows, reduce):
+        return jboost.best_constant(loss, rows, reduce)
 
 
 @pytest.mark.slow
 def test_a_fit_that_runs_away_ends_with_the_rounds_before(rng):
     X = rng.normal(size=(100, 2))
     y = rng.poisson(np.exp(2 * X[:, 0]))
-    hyper = Hyper(learning_rate=8.0, reg_lambda=0.0)
-    with pytest.warns(RuntimeWarning, match="no longer finite after round"):
-        model, history = jboost.fit(
-            losses.poisson, X, y, spec=Spec(n_estimators=50, max_depth=2), hyper=hyper
-        )
+    loss = dataclasses.replace(
+        losses.poisson, leaf=TooFar()
+    )  # steps of a rule of one's own are not shortened
+    with pytest.warns(RuntimeWarning, match=r"the model holds the rounds before"):
+        model, history = jboost.fit(loss, X, y, spec=Spec(n_estimators=50, max_depth=2))
     assert model.n_trees == len(history.train_loss) < 50
     assert np.isfinite(history.train_loss).all()
     assert np.isfinite(jboost.predict(model, X)).all()
@@ -432,13 +447,14 @@ def test_a_fit_that_runs_away_ends_with_the_rounds_before(rng):
 
 def test_warnings_name_the_line_that_called(rng):
     X = rng.normal(size=(100, 2))
+    heavy = Hyper(min_child_weight=80.0)
     calls = {
-        "no tree": lambda: jboost.fit(losses.squared_error, X, 1e-22 * X[:, 0], spec=SMALL),
-        "no longer finite": lambda: jboost.fit(
-            losses.poisson, X, rng.poisson(np.exp(3 * X[:, 0])), spec=SMALL, hyper=Hyper(learning_rate=1e3)
+        "no tree": lambda: jboost.fit(losses.squared_error, X, X[:, 0], spec=SMALL, hyper=heavy),
+        "the rounds before": lambda: jboost.fit(
+            dataclasses.replace(losses.poisson, leaf=TooFar()), X, rng.poisson(np.exp(3 * X[:, 0]))
         ),
         "float32 loses": lambda: jboost.fit(losses.squared_error, X, 1e9 + X[:, 0], spec=SMALL),
-        "no tree has": lambda: jboost.JBoostRegressor(n_estimators=2).fit(X, 1e-22 * X[:, 0]),
+        "no tree has": lambda: jboost.JBoostRegressor(n_estimators=2, min_child_weight=80.0).fit(X, X[:, 0]),
     }
     for words, call in calls.items():
         with pytest.warns((UserWarning, RuntimeWarning), match=words) as caught:

@@ -18,6 +18,8 @@ XGBoost reads the bin codes as feature values, so that both see the same cuts. I
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,7 @@ from tests.twin import problem, settings
 
 xgboost = pytest.importorskip("xgboost", reason="the peer is not installed")
 
-SPEC = Spec(n_estimators=8, max_depth=3, grow_policy="depthwise")
+SPEC = Spec(penalties="absolute", n_estimators=8, max_depth=3, grow_policy="depthwise")
 HYPER = {"learning_rate": 0.3, "reg_lambda": 1.0, "reg_alpha": 0.5, "min_child_weight": 2.0}
 
 # name: (library's loss, twin's loss, XGBoost's objective, target, outputs)
@@ -92,7 +94,7 @@ def test_one_tree_per_class_equals_xgboosts_softmax(x64):
         **HYPER,
         **{name: HYPER[name] / 2 for name in ("learning_rate", "reg_lambda", "min_child_weight")},
     }
-    spec = Spec(n_estimators=8, max_depth=3, grow_policy="depthwise", multi_output="separate")
+    spec = dataclasses.replace(SPEC, n_estimators=8, multi_output="separate")
     model, _ = jboost.fit(
         losses.softmax(3), rows.data, y, spec=spec, hyper=Hyper(**halved), sample_weight=rows.weight
     )

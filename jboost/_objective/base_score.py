@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.core
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
 from jboost._objective.rows import Rows, per_row
+from jboost._runtime.closures import with_explicit_closure
 from jboost._runtime.typing import Reduce, varying_alike
 
 MAX_ITERATIONS = 100
@@ -67,7 +67,7 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     rows = dataclasses.replace(rows, weight=weight)
     share = weight / jax.lax.stop_gradient(total(weight, reduce))
     origin = jnp.zeros(loss.n_outputs or 1, dtype)
-    moments, closed_over = _with_explicit_closure(_moments_of_loss(loss, reduce), origin, rows, share)
+    moments, closed_over = with_explicit_closure(_moments_of_loss(loss, reduce), origin, rows, share)
     parameters = (*closed_over, *jax.tree.leaves((rows, share)))
     frozen, rows_frozen, share_frozen = jax.lax.stop_gradient((parameters, rows, share))
     start = _mean_of_target(loss, rows_frozen, share_frozen, reduce)
@@ -268,25 +268,6 @@ def _scaled_eigen(h: Array) -> tuple[Array, Array, Array]:
         return scale, scaled[0], jnp.ones_like(h)
     values, vectors = jnp.linalg.eigh(scaled)
     return scale, values, vectors
-
-
-def _with_explicit_closure(
-    function: Callable[..., Any], *examples: Any
-) -> tuple[Callable[..., Any], list[Any]]:
-    """Return the function of (what it closes over, leaves of its arguments), and the arrays it closes over.
-
-    So the loop can be kept from being differentiated by them, and the derivative below can be. Unlike
-    `jax.closure_convert` this takes integers too, which a rule may not close over while they are traced.
-    """
-    program, shapes = jax.make_jaxpr(function, return_shape=True)(*examples)
-    structure, n_closed_over = jax.tree.structure(shapes), len(program.consts)
-
-    def explicit(first: Array, *rest: Any) -> Any:
-        closed_over, arguments = rest[:n_closed_over], rest[n_closed_over:]
-        results = jax.core.eval_jaxpr(program.jaxpr, closed_over, first, *arguments)
-        return jax.tree.unflatten(structure, results)
-
-    return explicit, program.consts
 
 
 def _with_implicit_derivative(moments: Callable[..., _Moments], minimum: Array, *parameters: Any) -> Array:

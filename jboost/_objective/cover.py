@@ -32,8 +32,7 @@ def leaf_cover(
         The sums of h, and of the weights: for each output if leaves are, else one for all.
     """
     n_leaves, reduce = leaves.n_leaves, leaves.reduce
-    h, drawn, own = jax.lax.stop_gradient((leaves.derivatives.h, leaves.weight, leaves.rows.weight))
-    of_h = leaves.sum(h[..., None], leaves.derivatives.scale_of_h)[..., 0]
+    of_h, drawn, own = jax.lax.stop_gradient((leaves.sum_of_h(), leaves.weight, leaves.rows.weight))
     weight = own if drawn_by_hyper else drawn
     scale = find_scale(weight[:, None], reduce)
     is_plain = over_devices(reduce, jnp.sum((weight != 0) & (weight != 1), dtype=jnp.int32)) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,9 +18,17 @@ Scores = Float[Array, " n"] | Float[Array, "n k"]
 _NO_DERIVATIVE = ("differentiation", "support JVP", "differentiat", "JVP rule", "transpose")
 
 
+class Expansion(NamedTuple):
+    """The loss of each row around its score, of a unit of weight, to the second order."""
+
+    value: Float[Array, " n"]
+    g: Float[Array, "n k"]
+    h: Float[Array, "n k"]
+
+
 def derivatives_by_row(
-    loss: Any, score: Float[Array, "n k"], rows: Rows
-) -> tuple[Float[Array, " n"], Float[Array, "n k"], Float[Array, "n k"]]:
+    loss: Any, score: Float[Array, "n k"], rows: Rows, unit_of_h: Float[Array, " k"] | float = 1.0
+) -> Expansion:
     """Return the loss, gradient g and floored diagonal Hessian h of each row, all of a unit of weight.
 
     Parameters
@@ -31,19 +39,29 @@ def derivatives_by_row(
         Raw scores; their dtype is the dtype of all results.
     rows : Rows
         Targets, weights and groups of the n rows.
+    unit_of_h : [k], default 1
+        Of the floor.
 
     Returns
     -------
     value : [n]
         Loss of each row.
     g, h : [n k]
-        First derivative; second derivative by each output, at least `loss.hessian_floor`, or 1 for
+        First derivative; second derivative by each output, at least `loss.hessian_floor` units, or 1 for
         ``hessian="first_order"``.
     """
     value, g, h = raw_derivatives(loss, score[:, 0] if loss.n_outputs is None else score, rows)
+    g, h = jnp.reshape(g, score.shape), jnp.reshape(h, score.shape)
     if loss.hessian != "first_order":
-        h = jnp.maximum(h, loss.hessian_floor)
-    return value, jnp.reshape(g, score.shape), jnp.reshape(h, score.shape)
+        h = jnp.maximum(h, loss.hessian_floor * jnp.broadcast_to(unit_of_h, (1, h.shape[1])))
+    return Expansion(value, g, h)
+
+
+def value_by_row(loss: Any, score: Float[Array, "n k"], rows: Rows) -> Float[Array, " n"]:
+    """Return the loss of each row, of a unit of weight."""
+    if rows.axis is not None and loss.needs_all_rows:
+        return own_rows(value_by_row(loss, all_rows(score, rows.axis), gathered(rows)), rows.axis)
+    return loss.value(score[:, 0] if loss.n_outputs is None else score, rows).astype(score.dtype)
 
 
 def raw_derivatives(loss: Any, score: Scores, rows: Rows) -> tuple[Float[Array, " n"], Scores, Scores]:
@@ -126,12 +144,13 @@ def check_derivatives(loss: Any, value: Any, g: Any, h_raw: Any, weight: Any) ->
 
 
 def check_range(g: Any, weight: Any) -> None:
-    """Refuse gradients whose sums cannot be squared: gains would be infinite, and any split as good as another."""
+    """Refuse gradients whose sums are not finite."""
     g, weight = np.asarray(g), np.asarray(weight)
     total, largest = np.abs(g.astype(np.float64) * per_row(weight, g)).sum(), _largest_sum(g.dtype)
     if total > largest:
         raise ValueError(
-            f"y is too large for {g.dtype}: the gradients of the loss sum to {total:.3g}, above {largest:.3g}; scale y"
+            f"y is too large for {g.dtype}: the gradients of the loss sum to {total:.3g}, above {largest:.3g}; scale y "
+            "or the loss"
         )
 
 
@@ -158,7 +177,7 @@ def _any(flags: Bool[Array, "..."], axis: int | None = None) -> Bool[Array, "...
 
 
 def _largest_sum(dtype: Any) -> float:
-    return float(np.sqrt(np.finfo(dtype).max)) / 100
+    return float(np.finfo(dtype).max) / 100
 
 
 def _advice(loss: Any, about_hessian: bool) -> str:

@@ -28,6 +28,8 @@ class LeafRule(Protocol):
     needs_all_rows : bool
         Whether the rule must see all rows at once, because it is not made of sums over them. Rows that are divided
         among devices are then brought together on each.
+    descends : bool, optional
+        Whether a leaf whose loss its value would raise is to get a smaller one, as with `Newton`. No by default.
 
     Examples
     --------
@@ -82,6 +84,7 @@ class Newton:
 
     steps: int = 1
     needs_all_rows: ClassVar[bool] = False
+    descends: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
@@ -106,13 +109,15 @@ def _newton_step(leaves: Leaves, value: Float[Array, "leaves k"]) -> Float[Array
     if leaves.loss.hessian != "full":
         h = leaves.sum_of_h()
         return leaf_value(g - h * value, h, hyper)
-    h, weight = leaves.sum_of_full_hessian(), leaves.weight_of_leaf()
+    # With scores in units in which the second derivatives of an average row are 1.
+    unit = jnp.sqrt(leaves.unit_of_h)
+    h, weight = leaves.sum_of_full_hessian() / (unit[:, None] * unit[None])[None], leaves.weight_of_leaf()
     h = _positive(h, leaves.loss.hessian_floor * weight)
     empty = jnp.trace(h, axis1=1, axis2=2) == 0  # G is 0 there too, and any system will do
-    ridge = hyper.reg_lambda + empty.astype(h.dtype)
-    system = h + ridge[:, None, None] * jnp.eye(h.shape[1], dtype=h.dtype)[None]
-    right = -leaves.penalised(g - jnp.einsum("ljk,lk->lj", h, value))
-    return limit_step(jnp.linalg.solve(system, right[..., None])[..., 0], hyper)
+    ridge = jnp.atleast_2d(hyper.reg_lambda) / jnp.square(unit)[None] + empty.astype(h.dtype)[:, None]
+    system = h + ridge[:, :, None] * jnp.eye(h.shape[1], dtype=h.dtype)[None]
+    right = -leaves.penalised(g - unit[None] * jnp.einsum("ljk,lk->lj", h, unit[None] * value)) / unit[None]
+    return limit_step(jnp.linalg.solve(system, right[..., None])[..., 0] / unit[None], hyper)
 
 
 def _positive(h: Float[Array, "l k k"], least: Float[Array, " l"]) -> Float[Array, "l k k"]:

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jboost._fixed_point import Scale, sum_by_group
-from jboost._objective.derivatives import derivatives_by_row
+from jboost._fixed_point import Scale, find_scale, sum_by_group
+from jboost._objective.derivatives import Expansion, derivatives_by_row
 from jboost._objective.rows import Rows, gathered
+from jboost._objective.units import Units
 from jboost._runtime.dividing import all_rows
 from jboost._runtime.typing import Reduce
 from jboost._spec import Hyper
@@ -22,10 +23,24 @@ from jboost._tree import take_leaves
 class Derivatives(NamedTuple):
     """g and h of the rows, times the weights with which they take part in a round, and the scales of their sums."""
 
-    g: Float[Array, "n k"]
+    g: Float[Array, "n k"]  # in units of the fit, if `Leaves` has some
     h: Float[Array, "n k"]
     scale_of_g: Scale | None = None  # None: not found yet
     scale_of_h: Scale | None = None
+
+
+def weighted_derivatives(
+    found: Expansion,
+    weight: Float[Array, " n"],
+    units: Units | None,
+    reduce: Reduce | None = None,
+    scales: bool = True,
+) -> Derivatives:
+    """Return g and h of a unit of weight times the weights of the rows, in units of the fit."""
+    g, h = found.g * weight[:, None], found.h * weight[:, None]
+    if units is not None:
+        g, h = g * (1 / units.of_g)[None], h * (1 / units.of_h)[None]
+    return Derivatives(g, h, find_scale(g, reduce), find_scale(h, reduce)) if scales else Derivatives(g, h)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +62,13 @@ class Leaves:
     n_leaves : int
         Leaves of a tree.
     hyper : Hyper
-        reg_lambda, reg_alpha, max_delta_step and the others.
+        max_delta_step and others; reg_lambda and reg_alpha, one for each output, as they are to be added to sums.
     derivatives : Derivatives
         Of the loss at the scores.
     reduce : function or None
         Sums an array over the devices that hold the other rows.
+    units : Units or None
+        What the derivatives are measured in; sums are in units of the loss.
 
     Examples
     --------
@@ -78,13 +95,14 @@ class Leaves:
     hyper: Hyper
     derivatives: Derivatives
     reduce: Reduce | None = None
+    units: Units | None = None
 
     def moved_by(self, value: Float[Array, "leaves k"]) -> Leaves:
         """Return the same with the derivatives at other scores: those given, plus a value for each leaf."""
         score = self.score + take_leaves(value, self.leaf)
-        _, g, h = derivatives_by_row(self.loss, score, self.rows)
-        weight = self.weight[:, None]
-        return dataclasses.replace(self, score=score, derivatives=Derivatives(g * weight, h * weight))
+        found = derivatives_by_row(self.loss, score, self.rows, self.unit_of_h)
+        derivatives = weighted_derivatives(found, self.weight, self.units, scales=False)
+        return dataclasses.replace(self, score=score, derivatives=derivatives)
 
     def of_all_rows(self) -> Leaves:
         """Return the same with the rows of all devices, for a rule that needs them."""
@@ -102,19 +120,25 @@ class Leaves:
 
     def sum_of_g(self) -> Float[Array, "leaves k"]:
         """Sum the first derivatives of each leaf."""
-        return self.sum(self.derivatives.g[..., None], self.derivatives.scale_of_g)[..., 0]
+        total = self.sum(self.derivatives.g[..., None], self.derivatives.scale_of_g)[..., 0]
+        return total if self.units is None else total * self.units.of_g[None]
 
     def sum_of_h(self) -> Float[Array, "leaves k"]:
         """Sum the second derivatives of each leaf."""
-        return self.sum(self.derivatives.h[..., None], self.derivatives.scale_of_h)[..., 0]
+        total = self.sum(self.derivatives.h[..., None], self.derivatives.scale_of_h)[..., 0]
+        return total if self.units is None else total * self.units.of_h[None]
+
+    @property
+    def unit_of_h(self) -> Float[Array, " k"]:
+        """The second derivative of an average row by each output, where penalties are read in such units; else 1."""
+        return jnp.ones_like(self.score[0]) if self.units is None else self.units.h
 
     def sum_of_full_hessian(self) -> Float[Array, "leaves k k"]:
         """Sum the Hessians of each leaf, with the floor of the loss added to the diagonal of each row.
 
         So the flat direction of a softmax, all scores moved alike, can be solved for without regularisation.
         """
-        k = self.score.shape[1]
-        ridge = self.loss.hessian_floor * jnp.eye(k, dtype=self.score.dtype)
+        ridge = self.loss.hessian_floor * jnp.diag(self.unit_of_h)
         hessian = self.loss.full_hessian(self.score, self.rows) + ridge[None]
         return self.sum(hessian * self.weight[:, None, None])
 

@@ -70,6 +70,12 @@ class Loss(Objective):
         formula takes one pass, and automatic differentiation k. It must be the true one: what is to be taken instead
         of it is a `curvature`.
 
+    majorant : callable or None, default None
+        ``majorant(a) -> c`` with L(s + u) - L(s) <= g u + c h u^2 for every row, score s and step u of at most a in
+        any output, h being the second derivative: 1/2 for a quadratic loss, and (exp(a) - a - 1) / a^2 where the third
+        derivative is never larger than the second. Rounds in which it shows that no step raises the loss need not look
+        at the rows; it changes no model, and goes with the function: replace both. Not used beside a curvature.
+
     Raises
     ------
     TypeError, ValueError

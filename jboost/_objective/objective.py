@@ -16,7 +16,7 @@ from jboost._runtime.typing import identity
 
 HessianKind = Literal["diagonal", "full", "first_order"]
 
-_PARTS = ("function", "leaf", "curvature", "constant", "diagonal")  # which may hold numbers
+_PARTS = ("function", "leaf", "curvature", "constant", "diagonal", "majorant")  # which may hold numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,7 @@ class Objective(ByValue):
     allow_nan: bool = False
     constant: Callable[..., Any] | None = None
     diagonal: Callable[..., Any] | None = None
+    majorant: Callable[..., Any] | None = None
 
     needs_all_rows: ClassVar[bool] = False  # whether the rows depend on each other
     pads: ClassVar[bool] = True  # whether rows of weight 0 may be added
@@ -46,7 +47,7 @@ class Objective(ByValue):
         for name in ("function", "inverse_link"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be callable, got {getattr(self, name)!r}")
-        for name in ("check_target", "curvature", "constant", "diagonal"):
+        for name in ("check_target", "curvature", "constant", "diagonal", "majorant"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be callable or None, got {getattr(self, name)!r}")
         if self.n_outputs is not None and (type(self.n_outputs) is not int or self.n_outputs < 1):
@@ -67,6 +68,10 @@ class Objective(ByValue):
         if self.diagonal is not None and self.needs_all_rows:
             raise ValueError(
                 f"diagonal must be None for a {type(self).__name__}: it is a function of one row"
+            )
+        if self.majorant is not None and self.needs_all_rows:
+            raise ValueError(
+                f"majorant must be None for a {type(self).__name__}: it bounds the loss of one row"
             )
         if self.hessian == "full" and self.needs_all_rows:
             raise ValueError(

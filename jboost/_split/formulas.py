@@ -37,7 +37,7 @@ class Rules:
         return self.factor.size // 2 * 2
 
 
-def soft_threshold(g: Float[Array, "..."], reg_alpha: Float[Array, ""] | float) -> Float[Array, "..."]:
+def soft_threshold(g: Float[Array, "..."], reg_alpha: Float[Array, "*#any"] | float) -> Float[Array, "..."]:
     """T(g) = sign(g) max(|g| - alpha, 0): what the L1 penalty leaves of a gradient sum."""
     return g - jnp.clip(g, -reg_alpha, reg_alpha)
 

@@ -11,10 +11,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 from tqdm.auto import tqdm
 
 from jboost import _devices
+from jboost._objective.damping import is_told_by_rows
 from jboost._runtime import library
 from jboost._runtime.caller import warn
 from jboost._runtime.memory import release_freed
@@ -23,7 +24,8 @@ from jboost._runtime.programs import program
 from jboost._sampling import draws_any
 from jboost._tree import Tree
 from jboost.boosting.callbacks import Callback, Progress, call_all
-from jboost.boosting.rounds import Problem, Round, State, is_finished, step, train_loss
+from jboost.boosting.diagnosing import warn_of_derivatives
+from jboost.boosting.rounds import Problem, Round, State, is_finished, train_loss, try_step
 from jboost.boosting.stopping import history_of, losses_after
 
 CAPACITY = 64  # rounds that one call can return
@@ -71,8 +73,18 @@ def drive(
                 if memory_counts and most < CAPACITY:  # or each thread of XLA keeps what many outputs took
                     release_freed()
                 began = time.perf_counter()
-                new, rounds, after, finished = run_chunk(problem, state, min(size, wanted - done))
+                new, rounds, after, finished, rises, sound = run_chunk(
+                    problem, state, min(size, wanted - done)
+                )
                 count = int(new.round) - int(state.round)
+                if not sound:
+                    warn_of_derivatives(problem, new)
+                if rises:  # from here on with the program that shortens steps
+                    problem = dataclasses.replace(problem, shortens=True)
+                if not count and (rises or not sound):
+                    if sound:
+                        continue
+                    break
                 made = _first_rounds(rounds, count)
                 if watch is not None:  # before anything is kept: it may take long, and be interrupted
                     made, after, finished = watch(made, after)
@@ -83,7 +95,7 @@ def drive(
                 stops = bool(callbacks) and call_all(
                     callbacks, _progress(problem, chunks, loss, to_beat, start)
                 )
-                if stops or finished or not np.isfinite(loss):
+                if stops or finished or not sound or not np.isfinite(loss):
                     break
                 size = min(_next_size(count, time.perf_counter() - began), most)
         except KeyboardInterrupt:
@@ -114,7 +126,8 @@ def begin_to_compile(problem: Problem, start: Callable[[], State]) -> None:
 def _for_the_program(problem: Problem) -> Problem:
     """Leave out what the compiled rounds need not know."""
     spec = dataclasses.replace(problem.spec, n_estimators=0)
-    return dataclasses.replace(problem, spec=spec, draws=draws_any(problem.hyper), base=None, edges=None)
+    draws, shortens = draws_any(problem.hyper), not is_told_by_rows(problem.loss)
+    return dataclasses.replace(problem, spec=spec, draws=draws, shortens=shortens, base=None, edges=None)
 
 
 def _is_large(problem: Problem) -> bool:
@@ -126,7 +139,7 @@ def _is_large(problem: Problem) -> bool:
 @program
 def run_chunk(
     problem: Problem, state: State, n_rounds: int | Int[Array, ""]
-) -> tuple[State, Round, Float[Array, ""], Array]:
+) -> tuple[State, Round, Array, Array, Array, Array]:
     """Run up to `n_rounds` rounds; return them in the first places of `_capacity`, and the loss after them."""
     mesh = _devices.mesh_for(problem.train.weight.size)
     if mesh is None:
@@ -134,22 +147,27 @@ def run_chunk(
     return _devices.divided(mesh, _rounds, problem, state)(problem, state, jnp.asarray(n_rounds))
 
 
-def _rounds(problem: Problem, state: State, n_rounds: Any) -> tuple[State, Round, Float[Array, ""], Array]:
+def _rounds(problem: Problem, state: State, n_rounds: Any) -> tuple[State, Round, Array, Array, Array, Array]:
     first = state.round
 
-    def goes_on(carry: tuple[State, Round]) -> Array:
-        return (carry[0].round - first < n_rounds) & ~is_finished(problem, carry[0])
+    def goes_on(carry: tuple[State, Round, Array, Array]) -> Array:
+        state, _, rises, sound = carry
+        return (state.round - first < n_rounds) & ~is_finished(problem, state) & ~rises & sound
 
-    def one_more(carry: tuple[State, Round]) -> tuple[State, Round]:
-        state, rounds = carry
-        new, result = step(problem, state)
-        place = state.round - first
-        return new, jax.tree.map(lambda all_, one: all_.at[place].set(one), rounds, result)
+    def one_more(carry: tuple[State, Round, Array, Array]) -> tuple[State, Round, Array, Array]:
+        state, rounds, _, _ = carry
+        new, result, rises, sound = try_step(problem, state, problem.shortens)
+        void = rises | ~sound  # a round that rises comes again in the program that shortens steps
+        metric = jnp.where(void, 0, result.valid_metric)  # NaN would alarm `jax_debug_nans`
+        result, place = dataclasses.replace(result, valid_metric=metric), state.round - first
+        rounds = jax.tree.map(lambda all_, one: all_.at[place].set(one), rounds, result)
+        new = jax.tree.map(lambda old, new: old if old is new else jnp.where(void, old, new), state, new)
+        return new, rounds, rises, sound
 
-    state, rounds = jax.lax.while_loop(
-        goes_on, one_more, (state, _blank(problem, state, _capacity(problem, state)))
-    )
-    return state, rounds, train_loss(problem, state), is_finished(problem, state)
+    blank = _blank(problem, state, _capacity(problem, state))
+    start = state, blank, jnp.asarray(False), jnp.asarray(True)
+    state, rounds, rises, sound = jax.lax.while_loop(goes_on, one_more, start)
+    return state, rounds, train_loss(problem, state), is_finished(problem, state), rises, sound
 
 
 def _blank(problem: Problem, state: State, n: int, numpy: Any = jnp) -> Round:

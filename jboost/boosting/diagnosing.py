@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,41 +17,42 @@ from jboost._objective.derivatives import (
     may_fail,
     raw_derivatives,
 )
-from jboost._objective.rows import Rows, per_row
+from jboost._objective.rows import Rows
+from jboost._objective.units import Units, find_units
 from jboost._runtime.caller import warn
 from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, is_traced
-from jboost.boosting.rounds import Problem, Round
+from jboost.boosting.rounds import Problem, Round, State
 
 TOO_FEW = 5  # times min_child_samples: so many rows hardly leave room for two sides
 MANY_ROWS = 50  # from which on a fit should find something to split
 SAME_STEP = 1e-3  # relative: rows that want steps so alike need no split
-NO_GAIN = 100  # times the smallest number: a gain of less is mostly lost to rounding
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
 
-def find_base_score(
+def find_start(
     problem: Problem, given: Any, traced: bool, compiling: Callable[[], None]
-) -> Float[Array, " k"]:
-    """Find the base score, unless it is given; look at the derivatives where they are concrete.
+) -> tuple[Float[Array, " k"], Units]:
+    """Find the base score, unless it is given, and the units there; look at the derivatives where they are concrete.
 
     `compiling` is called before anything is compiled for that.
     """
     loss, rows = problem.loss, problem.train
     given = None if given is None else _check_base_score(given, loss.n_outputs or 1)
+    arguments = loss, rows, given, problem.spec.penalties == "relative"
     with explained(loss):
         if traced:
-            return _base_score(loss, rows) if given is None else given
-        if not _examine.is_kept(loss, rows, given):
+            return _start(*arguments)[:2]
+        if not _examine.is_kept(*arguments):
             compiling()
-        base, suspicious = _examine(loss, rows, given)
+        base, units, suspicious = _examine(*arguments)
     if suspicious:
         if loss.constant is not None and not np.isfinite(base).all():
             raise ValueError(f"constant must return a finite score, got {np.asarray(base)}")
         value, g, h = _derivatives_at(loss, rows, base)
         check_derivatives(loss, value, g, h, rows.weight)
         check_range(g, rows.weight)
-    return base
+    return base, units
 
 
 def _base_score(loss: Any, rows: Rows) -> Float[Array, " k"]:
@@ -68,24 +70,62 @@ def _check_base_score(given: Any, k: int) -> Float[Array, " k"]:
     return jnp.broadcast_to(as_array(array, float), (k,))
 
 
-@program
-def _examine(loss: Any, rows: Rows, given: Array | None) -> tuple[Array, Array]:
+@partial(program, static_argnums=3)
+def _examine(loss: Any, rows: Rows, given: Array | None, relative: bool) -> tuple[Array, Units, Array]:
     """Find the base score unless it is given, and say whether the derivatives there deserve a closer look."""
+    base, units, found = _start(loss, rows, given, relative)
+    return base, units, may_fail(loss, *found, rows.weight)
+
+
+def _start(
+    loss: Any, rows: Rows, given: Array | None, relative: bool
+) -> tuple[Array, Units, tuple[Array, Array, Array]]:
+    """Return the base score, the units there, and the value and derivatives of every row."""
     base = _base_score(loss, rows) if given is None else given
-    value, g, h = _derivatives_at(loss, rows, base)
-    return base, may_fail(loss, value, g, h, rows.weight)
+    value, g, h = _expanded_at(loss, rows, base)
+    return base, find_units(g, h, rows, relative), (value, g, h)
 
 
 @program
 def _derivatives_at(loss: Any, rows: Rows, base: Array) -> tuple[Array, Array, Array]:
     """Return the value and derivatives of every row where boosting starts."""
+    return _expanded_at(loss, rows, base)
+
+
+def _expanded_at(loss: Any, rows: Rows, base: Array) -> tuple[Array, Array, Array]:
     score = jnp.broadcast_to(base, (rows.weight.size, base.size))
-    score = score if rows.offset is None else score + rows.offset
+    return _expanded(loss, rows, score if rows.offset is None else score + rows.offset)
+
+
+def _expanded(loss: Any, rows: Rows, score: Float[Array, "n k"]) -> tuple[Array, Array, Array]:
     return raw_derivatives(loss, score[:, 0] if loss.n_outputs is None else score, rows)
 
 
+def warn_of_derivatives(problem: Problem, state: State) -> None:
+    """Say in which round, and of which row, a derivative was not finite: what was learned before is kept."""
+    loss, rows = problem.loss, problem.train
+    _, g, h = (np.asarray(part) for part in program(_expanded)(loss, rows, state.score))
+    used = np.asarray(rows.weight) > 0
+    for label, values in (("first", g), ("second", h)):
+        bad = ~np.isfinite(values.reshape(len(used), -1)).all(axis=1) & used
+        if bad.any():
+            row = int(np.argmax(bad))
+            warn(
+                f"the {label} derivative of {loss.name or 'the loss'} was not finite in round {int(state.round) + 1} "
+                f"(row {row}: {values[row]} at a score of {np.asarray(state.score)[row]}): the model holds the rounds "
+                "before; write the loss without 0/0, inf - inf or a root or logarithm at 0",
+                RuntimeWarning,
+            )
+            return
+    warn(
+        f"a derivative was not finite in round {int(state.round) + 1}: the model holds the rounds before; look at the "
+        "weights of a sampler of your own",
+        RuntimeWarning,
+    )
+
+
 def warn_if_nothing_was_split(problem: Problem, rounds: Round) -> None:
-    """Say so where no round could learn anything: gradients too small to be squared, or rows too light to be parted."""
+    """Say so where no round could learn anything, and name what forbids every split."""
     train, least, gain = problem.train, float(problem.hyper.min_child_weight), rounds.tree.gain
     weight = np.asarray(train.weight)
     used = weight > 0
@@ -93,26 +133,30 @@ def warn_if_nothing_was_split(problem: Problem, rounds: Round) -> None:
     if gain.any() or not could_split:
         return
     assert problem.base is not None
-    found = _derivatives_at(problem.loss, train, problem.base)
-    _, g, h = (np.asarray(part)[used] for part in found)
-    share = per_row(weight[used], g)
-    total = float((h * share).sum(axis=0).max())
+    _, g, h = (np.asarray(part)[used] for part in _derivatives_at(problem.loss, train, problem.base))
     step = g / np.where(h > 0, h, 1)
     if (np.ptp(step, axis=0) <= SAME_STEP * np.abs(step).max(axis=0)).all():
         return
-    gradient = float(np.abs(g * share, dtype=np.float64).sum(axis=0).max())
-    if gradient**2 < NO_GAIN * np.finfo(g.dtype).tiny * total:
-        warn(
-            f"no tree has a split: gains are squares of gradients, which sum to no more than {gradient:.3g}, and "
-            f"{g.dtype} has no numbers that small; multiply the target or the loss"
-        )
-    elif total < TOO_LIGHT * least:
+    gradient, total = _sums_in_units(problem.units, g, h, weight[used])
+    if total < TOO_LIGHT * least:
         warn(
             f"no tree has a split: both sides of one need a Hessian of at least min_child_weight={least:g}, and that "
-            f"of all rows is {total:.3g}; lower Hyper.min_child_weight, or multiply the loss or the weights"
+            f"of all rows is {total:.3g}{_of_rows(problem)}; lower Hyper.min_child_weight"
         )
     else:
         _warn_of_what_forbids_splits(problem, int(used.sum()), gradient)
+
+
+def _sums_in_units(units: Units, g: Any, h: Any, weight: Any) -> tuple[float, float]:
+    """Return the largest sums over the rows of the sizes of gradients and of h, in units of the penalties."""
+    k, column = np.asarray(units.h).size, weight[:, None]
+    of_g, of_h, size = (np.asarray(one, np.float64) for one in (units.of_g, units.of_h, units.size))
+    gradients = np.abs(g.reshape(-1, k) * column, dtype=np.float64) / (of_g * size)
+    return float(gradients.sum(axis=0).max()), float((h.reshape(-1, k) * column / of_h).sum(axis=0).max())
+
+
+def _of_rows(problem: Problem) -> str:
+    return " times that of an average one" if problem.spec.penalties == "relative" else ""
 
 
 def _warn_of_what_forbids_splits(problem: Problem, n_rows: int, gradient: float) -> None:
@@ -129,10 +173,7 @@ def _warn_of_what_forbids_splits(problem: Problem, n_rows: int, gradient: float)
     elif gradient <= alpha:
         warn(
             f"no tree has a split: the sum of gradients on a side must exceed reg_alpha={alpha:g}, and that of "
-            f"the sizes of all is {gradient:.3g}; lower Hyper.reg_alpha, or multiply the loss or the weights"
+            f"the sizes of all is {gradient:.3g}; lower Hyper.reg_alpha"
         )
     elif gamma > 0:
-        warn(
-            f"no tree has a split: no admissible one gains more than gamma={gamma:g}; lower Hyper.gamma, or "
-            "multiply the loss or the weights"
-        )
+        warn(f"no tree has a split: no admissible one gains more than gamma={gamma:g}; lower Hyper.gamma")

@@ -19,7 +19,7 @@ from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import as_array, is_traced, kept_concrete
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost.boosting import rounds as _rounds
-from jboost.boosting.diagnosing import find_base_score
+from jboost.boosting.diagnosing import find_start
 from jboost.boosting.on_host import check_not_traced
 from jboost.boosting.preparing import (
     OF_TRAINING,
@@ -92,9 +92,9 @@ def prepare(
                 zeros = np.zeros(problem.loss.n_outputs or 1, problem.train.weight.dtype)
                 begin(problem, lambda: start(zeros))
 
-        base = find_base_score(problem, base_score, traced, compiling)
-        base = base if init_model is None else init_model.base
-        problem, state = dataclasses.replace(problem, base=base), start(base)
+        given_base = base_score if init_model is None else init_model.base
+        base, units = find_start(problem, given_base, traced, compiling)
+        problem, state = dataclasses.replace(problem, base=base, units=units), start(base)
         if not traced:
             check_sampler(problem, state)
         return problem, state, init_model

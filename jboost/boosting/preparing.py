@@ -17,6 +17,7 @@ from jboost._model.ensemble import Ensemble, check_model, edges_layout, score_bi
 from jboost._objective.group import GroupLoss
 from jboost._objective.resolve import Resolved
 from jboost._objective.rows import Groups, Rows, make_groups
+from jboost._objective.units import units_of_one
 from jboost._runtime.arguments import as_group_ids, as_offset, as_target, as_weight
 from jboost._runtime.padding import pad_axis, reusable_size
 from jboost._runtime.parametrised import parametrised
@@ -119,6 +120,7 @@ def make_problem(
         loss=loss,
         metric=chosen,
         sampler=None if sampler is None else parametrised(sampler),
+        units=units_of_one(loss.n_outputs or 1, train.weight.dtype),  # until the base score is known
         spec=spec,
         layout=edges_layout(binned.edges, binned.has_missing),
         engine=choose_engine(spec, growth),

@@ -7,7 +7,7 @@ no derivative flows, and leaf values are differentiable sums. The plan is Friedm
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +16,14 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt
 
 from jboost import _devices
 from jboost._bins import BinEdges
-from jboost._fixed_point import find_scale, mean
+from jboost._fixed_point import mean
 from jboost._model.scoring import sum_rounds
 from jboost._objective.cover import leaf_cover
-from jboost._objective.derivatives import derivatives_by_row
-from jboost._objective.leaves import Derivatives, Leaves
+from jboost._objective.damping import Step, may_rise, shortened
+from jboost._objective.derivatives import Expansion, derivatives_by_row, value_by_row
+from jboost._objective.leaves import Derivatives, Leaves, weighted_derivatives
 from jboost._objective.rows import Rows
+from jboost._objective.units import Units
 from jboost._runtime.dividing import all_rows, own_rows
 from jboost._runtime.parametrised import Parametrised
 from jboost._runtime.typing import Layout, as_array, over_devices, pytree, static_field, zeros_varying_like
@@ -58,11 +60,15 @@ class Problem:
     loss: Any  # n_outputs resolved: None for a scalar score
     metric: Metric | None  # None: the mean loss
     sampler: Parametrised | None  # None: rows are drawn with probability hyper.subsample
+    units: Units  # of penalties and statistics
     spec: Spec = static_field()
     layout: Layout = static_field()
     engine: Engine = static_field()
     growth: Growth | None = static_field(default=None)
     draws: bool = static_field(default=True)  # whether the numbers in hyper may leave out rows or columns
+    shortens: bool = static_field(
+        default=True
+    )  # whether a step that would raise the loss of a leaf is shortened
     feature_weight: Float[Array, " f"] | None = None  # of columns where a share of them is drawn
     base: Float[Array, " k"] | None = None  # the score before the first tree
     edges: BinEdges | None = None  # of the bins; not known to the compiled rounds
@@ -127,29 +133,53 @@ def step(problem: Problem, state: State) -> tuple[State, Round]:
 
     The rows may be those of one device of several: then sums run over all of them.
     """
+    tried = try_step(problem, state, shortens=True)
+    loss = tried.result.train_loss
+    return tried.state, dataclasses.replace(tried.result, train_loss=jnp.where(tried.sound, loss, jnp.nan))
+
+
+class Tried(NamedTuple):
+    """A round, and whether it is to be taken back."""
+
+    state: State
+    result: Round
+    rises: Bool[Array, ""]  # whether the loss of a leaf may, if its step was not to be shortened
+    sound: Bool[Array, ""]  # whether all derivatives were finite
+
+
+def try_step(problem: Problem, state: State, shortens: bool) -> Tried:
+    """Add one round, in which steps that would raise the loss of a leaf are shortened or said to be there."""
     rows, loss, spec, hyper = problem.train, problem.loss, problem.spec, problem.hyper
     reduce = _devices.reduce_over(rows.axis)
     row_key, column_key = jax.vmap(jax.random.fold_in, (None, 0))(
         state.key, 2 * state.round + jnp.arange(2, dtype=jnp.int32)
     )
-    value, g, h = derivatives_by_row(loss, state.score, rows)
-    weight = _draw(problem, row_key, g, h)
-    g, h = g * weight[:, None], h * weight[:, None]
-    derivatives = Derivatives(g, h, find_scale(g, reduce), find_scale(h, reduce))
+    units = problem.units
+    before = derivatives_by_row(loss, state.score, rows, units.h)
+    weight = _draw(problem, row_key, before.g, before.h)
+    derivatives = weighted_derivatives(before, weight, units, reduce)
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
     allowed = sample_columns(
         column_key, problem.usable, *shares, spec.max_depth, problem.feature_weight, problem.draws
     )
     tree, leaf = _grow(problem, allowed, derivatives, weight > 0, column_key)
-    leaves = Leaves(loss, state.score, rows, weight, leaf, spec.n_leaves, hyper, derivatives, reduce)
+    penalties = units.for_leaves(hyper)
+    leaves = Leaves(
+        loss, state.score, rows, weight, leaf, spec.n_leaves, penalties, derivatives, reduce, units
+    )
     cover = leaf_cover(leaves, drawn_by_hyper=problem.sampler is None)
-    known = leaves.of_all_rows() if loss.leaf.needs_all_rows else leaves
-    values = _without_empty(loss.leaf.leaf_values(known), cover[1])
-    leaf_value = _as_stored(hyper.learning_rate * values, state.round)
+    leaf_value, rises = _fill(leaves, before, cover[1], state.round, shortens)
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value)
     new = _remember(problem, state, score, valid_score, metric)
-    return new, Round(tree, leaf_value, *cover, _plain_mean(value, rows), metric)
+    result = Round(tree, leaf_value, *cover, _plain_mean(before.value, rows), metric)
+    return Tried(new, result, rises, _is_sound(derivatives))
+
+
+def _is_sound(derivatives: Derivatives) -> Bool[Array, ""]:
+    """Say whether all derivatives are finite, which finding their scales has told."""
+    scales = (derivatives.scale_of_g, derivatives.scale_of_h)
+    return ~jnp.isnan(jnp.stack([scale.factor for scale in scales if scale is not None])).any()
 
 
 def run(problem: Problem, state: State) -> tuple[State, Round]:
@@ -166,8 +196,7 @@ def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:
 
 def train_loss(problem: Problem, state: State) -> Float[Array, ""]:
     """Average the loss over the training rows as things stand."""
-    value, _, _ = derivatives_by_row(problem.loss, state.score, problem.train)
-    return _plain_mean(value, problem.train)
+    return _plain_mean(value_by_row(problem.loss, state.score, problem.train), problem.train)
 
 
 def _plain_mean(values: Float[Array, " n"], rows: Rows) -> Float[Array, ""]:
@@ -204,7 +233,8 @@ def _grow(
     """Grow one tree for all outputs, or one for each."""
     spec, engine = problem.spec, problem.engine
     columns = Columns(problem.bins, allowed, problem.layout)
-    derivatives, hyper = jax.lax.stop_gradient((derivatives, problem.hyper))
+    derivatives, units, hyper = jax.lax.stop_gradient((derivatives, problem.units, problem.hyper))
+    hyper = units.for_tree(hyper)
     scales = derivatives.scale_of_g, derivatives.scale_of_h
     factors = jnp.stack([scale.factor for scale in scales if scale is not None], axis=-1)
 
@@ -221,8 +251,25 @@ def _grow(
         return grow(GradientPairs(g[:, None], h[:, None]), factors[None])
 
     if spec.multi_output == "separate":
-        return jax.vmap(grow_one, in_axes=(1, 1, 0), out_axes=(0, 1))(derivatives.g, derivatives.h, factors)
-    return grow(GradientPairs(derivatives.g, derivatives.h), factors)
+        by_output = jax.vmap(grow_one, in_axes=(1, 1, 0), out_axes=(0, 1))
+        tree, leaf = by_output(derivatives.g, derivatives.h, factors)
+    else:
+        tree, leaf = grow(GradientPairs(derivatives.g, derivatives.h), factors)
+    return dataclasses.replace(tree, gain=tree.gain * units.of_gain), leaf
+
+
+def _fill(
+    leaves: Leaves, before: Expansion, count: Float[Array, "leaves #k"], n_rounds: Array, shortens: bool
+) -> tuple[Float[Array, "leaves k"], Bool[Array, ""]]:
+    """Find the values of the leaves, and say whether the loss of one may rise that should not."""
+    rule, no = leaves.loss.leaf, jnp.asarray(False)
+    known = leaves.of_all_rows() if rule.needs_all_rows else leaves
+    values = _without_empty(rule.leaf_values(known), count)
+    leaf_value = _as_stored(leaves.hyper.learning_rate * values, n_rounds)
+    if not getattr(rule, "descends", False):
+        return leaf_value, no
+    step = Step(leaves, before, leaf_value)
+    return (shortened(step), no) if shortens else (leaf_value, may_rise(step))
 
 
 def _without_empty(

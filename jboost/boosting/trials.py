@@ -36,6 +36,10 @@ def try_functions(problem: Problem) -> None:
     for name in ("curvature", "diagonal"):
         if _is_brought(getattr(problem.loss, name)):
             _try_second_derivative(problem, name)
+    if _is_brought(problem.loss.majorant):
+        form = "majorant(a) -> scalar"
+        largest = jax.ShapeDtypeStruct((), dtype)
+        _expect("majorant", form, _form_of("majorant", form, problem.loss.majorant, largest), (), "f")
     if _is_brought(problem.loss.constant):
         _try_constant(problem)
     if _is_brought(type(problem.loss.leaf)):

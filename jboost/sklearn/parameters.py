@@ -23,6 +23,7 @@ class Parameters(BaseEstimator):
     multi_output: str = Spec.multi_output
     min_child_samples: int = Spec.min_child_samples
     max_cat_to_onehot: int = Spec.max_cat_to_onehot
+    penalties: str = Spec.penalties
     learning_rate: float = Hyper.learning_rate
     reg_lambda: float = Hyper.reg_lambda
     reg_alpha: float = Hyper.reg_alpha

@@ -1,0 +1,163 @@
+"""Steps that do not climb: a leaf whose step would raise the loss of its rows takes a shorter one.
+
+How far a step is shortened carries no derivative: it is held fixed, as the splits are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jboost._fixed_point import total
+from jboost._objective.derivatives import Expansion, value_by_row
+from jboost._objective.leaf_rules import Newton
+from jboost._objective.leaves import Leaves
+from jboost._runtime.closures import with_explicit_closure
+from jboost._runtime.typing import over_devices
+from jboost._tree import take_leaves
+
+ROUNDING = 16  # units of rounding of a loss that are no rise
+NOISE = 4  # times what rounding was seen to do to a loss, which is no rise either
+NUDGE = 2.0**-20  # of a score: so small a move shows how a loss is rounded
+AVERAGES = 8  # average losses below which the terms of a loss are taken to lie
+SUFFICIENT = (
+    0.25  # of what the slope promises, a step that was shortened must lower the loss by (Armijo 1966)
+)
+SHORTEST = 2.0**-96  # of a step: a shorter one is none
+CAP = 2.0**12  # times the loss and all that it could fall by: a row that rises by more makes its leaf rise
+
+
+class Step(NamedTuple):
+    """The step of a round from the scores of the rows, and what is known of the loss there."""
+
+    leaves: Leaves
+    before: Expansion  # of the loss of a unit of weight, at the scores before
+    leaf_value: Float[Array, "leaves k"]  # what the leaf rule found, times the learning rate
+
+
+def shortened(step: Step) -> Float[Array, "leaves k"]:
+    """Return the values of the leaves, smaller where the loss of a leaf's rows would rise.
+
+    Such a step is halved until the step of a learning rate of 1 lowers the loss with its penalties by a quarter of what
+    the slope promises, and the one that is taken does not raise it.
+
+    References
+    ----------
+    Armijo (1966), "Minimization of functions having Lipschitz continuous first partial derivatives".
+    """
+    k = step.leaf_value.shape[1] if step.leaves.leaf.ndim == 2 else 1
+    whole = jnp.ones((step.leaf_value.shape[0], k), step.leaf_value.dtype)
+    rises_at, closed_over = with_explicit_closure(lambda factor: _rises(step, factor), whole)
+    closed_over = jax.lax.stop_gradient(closed_over)
+
+    def halve(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        # What no halving changes would be computed before the loop, in every round.
+        factor, *fixed = jax.lax.optimization_barrier((state[0], *closed_over))
+        rises = rises_at(factor, *fixed)
+        factor = jnp.where(rises, factor / 2, factor)
+        return jnp.where(factor < SHORTEST, 0, factor), jnp.any(rises)
+
+    start = whole, jax.lax.stop_gradient(may_rise(step))
+    factor, _ = jax.lax.while_loop(lambda state: state[1], halve, start)
+    return jnp.where(jnp.isfinite(step.leaf_value), step.leaf_value, 0) * factor
+
+
+def may_rise(step: Step) -> Bool[Array, ""]:
+    r"""Say whether the loss of a leaf may rise, at little cost: always where it does, seldom elsewhere.
+
+    With :math:`u = -\eta G / (H + \lambda)` no leaf rises if in each row
+
+    .. math:: L(s + u) - L(s) \le g u + (1 / \eta - 1/2) h u^2,
+
+    for the sum over a leaf of what stands on the right is at most :math:`-H u^2 / 2 - \lambda u^2 / \eta`. The majorant
+    of a loss says so for all of its rows. Where u comes from anything but g and h, this says nothing: True.
+    """
+    leaves, before, leaf_value = step
+    loss, rate = leaves.loss, leaves.hyper.learning_rate
+    if not is_told_by_rows(loss):
+        return jnp.asarray(True)
+    bound = 1 / rate - 0.5
+    if loss.majorant is not None and loss.hessian == "diagonal" and loss.curvature is None:
+        largest = jnp.max(jnp.abs(leaf_value))
+        return ~(loss.majorant(largest) <= bound)  # also where it is NaN
+    moved = take_leaves(leaf_value, leaves.leaf)
+    value = value_by_row(loss, leaves.score + moved, leaves.rows)
+    expected = (before.g * moved + bound * before.h * jnp.square(moved)).sum(axis=1)
+    size = jnp.where(leaves.weight > 0, jnp.abs(before.value), 0)
+    average = over_devices(
+        leaves.reduce, jnp.stack([size.sum(), (leaves.weight > 0).astype(size.dtype).sum()])
+    )
+    typical = AVERAGES * average[0] / average[1]
+    if leaves.units is not None:
+        typical = jnp.minimum(typical, leaves.units.loss)
+    rounding = ROUNDING * jnp.finfo(value.dtype).eps * (size + typical)
+    rises = ~(value - before.value <= expected + rounding) & (leaves.weight > 0)
+    return over_devices(leaves.reduce, jnp.sum(rises.astype(jnp.float32))) > 0  # sooner compiled than `any`
+
+
+def is_told_by_rows(loss: Any) -> bool:
+    """Say whether `may_rise` can tell: for one Newton step on the diagonal of a loss of one row."""
+    is_one_step = type(loss.leaf) is Newton and loss.leaf.steps == 1  # a class made of it may step elsewhere
+    return not loss.needs_all_rows and loss.hessian != "full" and is_one_step
+
+
+def _rises(step: Step, factor: Float[Array, "leaves #k"]) -> Bool[Array, "leaves #k"]:
+    """Say which leaves this share of a step raises, or lowers too little if it was shortened."""
+    leaves, before, leaf_value = step
+    weight, rate = leaves.weight, leaves.hyper.learning_rate
+    size, slope = jnp.abs(before.value), (before.g * take_leaves(leaf_value, leaves.leaf)).sum(axis=1)
+    rounding_of_row = ROUNDING * jnp.finfo(weight.dtype).eps * size + NOISE * _noise(step)
+    cap = CAP * total(weight * (size + jnp.abs(slope)), leaves.reduce)
+
+    def change(share: Array) -> tuple[Array, Array, Array, Array]:
+        taken = share * factor * leaf_value
+        score = leaves.score + take_leaves(taken, leaves.leaf)
+        rise = value_by_row(leaves.loss, score, leaves.rows) - before.value
+        rise = jnp.minimum(jnp.where(jnp.isnan(rise), jnp.inf, weight * rise), cap)
+        of_rows = jnp.where(weight > 0, jnp.stack([rise, weight * rounding_of_row, weight * slope]), 0)
+        risen, rounding, slope_of_leaf = _by_leaf(step, of_rows)
+        penalty = _penalty(step, taken)
+        return risen + penalty, risen[:, 0].sum() + penalty.sum(), rounding, slope_of_leaf
+
+    shares = jnp.stack([jnp.ones_like(rate), 1 / rate])
+    (taken, whole), (in_all, _), (rounding, _), (slope_of_leaf, _) = jax.lax.map(change, shares)
+    promised = SUFFICIENT * factor * jnp.minimum((slope_of_leaf + _alpha(step, leaf_value)) / rate, 0)
+    rises = ~((taken <= rounding) & ((whole <= promised + rounding) | (factor == 1)))
+    # Trees of several outputs move the same rows: where none of their leaves rises, all may still do together.
+    all_rise = ~(in_all <= rounding[:, 0].sum())
+    shortens = rises & (factor > 0)
+    return jnp.where(jnp.any(shortens), shortens, all_rise & (factor > 0))
+
+
+def _noise(step: Step) -> Float[Array, " n"]:
+    """Return what the loss of each row is off by where the score moves by next to nothing."""
+    score, before = step.leaves.score, step.before
+    nudged = score * (1 + NUDGE)
+    moved = nudged - score
+    expected = (before.g * moved + before.h * jnp.square(moved) / 2).sum(axis=1)
+    noise = jnp.abs(value_by_row(step.leaves.loss, nudged, step.leaves.rows) - before.value - expected)
+    return jnp.where(jnp.isfinite(noise), noise, 0)
+
+
+def _by_leaf(step: Step, values: Float[Array, "c n"]) -> Float[Array, "c leaves #k"]:
+    """Sum over the rows of each leaf: of all outputs, or of each."""
+    k = step.leaf_value.shape[1] if step.leaves.leaf.ndim == 2 else 1
+    of_outputs = jnp.broadcast_to(values.T[:, None], (values.shape[1], k, values.shape[0]))
+    return jnp.moveaxis(step.leaves.sum(of_outputs), 2, 0)
+
+
+def _penalty(step: Step, taken: Float[Array, "leaves k"]) -> Float[Array, "leaves #k"]:
+    """Return lambda u^2 / 2 + alpha |u| of each leaf, or of each output of it."""
+    of_output = step.leaves.hyper.reg_lambda / 2 * jnp.square(taken)
+    return _of_outputs(step, of_output) + _alpha(step, taken)
+
+
+def _alpha(step: Step, taken: Float[Array, "leaves k"]) -> Float[Array, "leaves #k"]:
+    return _of_outputs(step, step.leaves.hyper.reg_alpha * jnp.abs(taken))
+
+
+def _of_outputs(step: Step, values: Float[Array, "leaves k"]) -> Float[Array, "leaves #k"]:
+    return values if step.leaves.leaf.ndim == 2 else values.sum(axis=1, keepdims=True)

@@ -1,0 +1,190 @@
+"""A fit does not depend on units: of the target, the loss, the scores, or the weights."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from jboost import Hyper, Loss, Spec, losses
+
+N = 300
+SPEC = Spec(n_estimators=10, max_depth=3)
+PENALISED = Hyper(reg_lambda=3.0, reg_alpha=0.7, gamma=0.2, min_child_weight=5.0)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 4))
+    return jboost.bin_features(X, 32), X[:, 0] + X[:, 1] * X[:, 2] + 0.2 * rng.normal(size=N)
+
+
+def normal(score, y):
+    return 0.5 * jnp.square((y - score[0]) * jnp.exp(-score[1])) + score[1]
+
+
+def times(loss, factor):
+    """The loss times a factor that is an operand, so that all share a program."""
+    return Loss(jax.tree_util.Partial(_times, loss.function, factor=float(factor)), n_outputs=loss.n_outputs)
+
+
+def _times(function, score, y, factor):
+    return factor * function(score, y)
+
+
+def of_scaled_scores(function, factor):
+    return Loss(jax.tree_util.Partial(_of_scaled, function, factor=float(factor)))
+
+
+def _of_scaled(function, score, y, factor):
+    return function(score * factor, y)
+
+
+def assert_same_splits(one, other):
+    for name in ("feature", "threshold", "missing_right"):
+        np.testing.assert_array_equal(getattr(one.trees, name), getattr(other.trees, name))
+    assert np.asarray(one.trees.gain).any()
+
+
+@pytest.mark.parametrize("hyper", [Hyper(), PENALISED], ids=["defaults", "penalised"])
+@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+def test_the_unit_of_the_target(rows, policy, hyper):
+    data, y = rows
+    spec = dataclasses.replace(SPEC, grow_policy=policy)
+    known, _ = jboost.fit(losses.squared_error, data, y, spec=spec, hyper=hyper)
+    for factor in (1e-25, 1e-12, 1e-6, 3.0, 1e6, 1e12, 1e15):
+        found, _ = jboost.fit(losses.squared_error, data, factor * y, spec=spec, hyper=hyper)
+        assert_same_splits(known, found)
+        np.testing.assert_allclose(
+            np.asarray(found.leaf_value) / factor, known.leaf_value, rtol=1e-3, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("hyper", [Hyper(), PENALISED], ids=["defaults", "penalised"])
+@pytest.mark.parametrize("name", ["squared_error", "logistic", "softmax"])
+def test_the_unit_of_the_loss(rows, name, hyper):
+    data, y = rows
+    loss = losses.softmax(3) if name == "softmax" else getattr(losses, name)
+    target = {"logistic": y > 0, "softmax": np.digitize(y, [-0.7, 0.7])}.get(name, y)
+    target = target.astype(float)
+    known, _ = jboost.fit(times(loss, 1), data, target, spec=SPEC, hyper=hyper)
+    for factor in (1e-12, 1e-6, 7.0, 1e12):
+        found, _ = jboost.fit(times(loss, factor), data, target, spec=SPEC, hyper=hyper)
+        assert_same_splits(known, found)
+        np.testing.assert_allclose(found.leaf_value, known.leaf_value, rtol=1e-3, atol=1e-5)
+
+
+def test_the_unit_of_the_scores(rows):
+    data, y = rows
+    target = (y > 0).astype(float)
+    known, _ = jboost.fit(of_scaled_scores(losses.logistic.function, 1), data, target, spec=SPEC)
+    for factor in (1e-6, 50.0, 1e6):
+        found, _ = jboost.fit(of_scaled_scores(losses.logistic.function, factor), data, target, spec=SPEC)
+        assert_same_splits(known, found)
+        np.testing.assert_allclose(
+            np.asarray(found.leaf_value) * factor, known.leaf_value, rtol=1e-3, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("hessian", ["diagonal", "full"])
+def test_outputs_of_different_units(rows, hessian):
+    """Mean and log scale: the first follows the unit of the target, the second is moved by its logarithm."""
+    data, y = rows
+    loss = Loss(normal, n_outputs=2, hessian=hessian)
+    known, _ = jboost.fit(loss, data, y, spec=SPEC)
+    for factor in (1e-6, 1e3):
+        found, _ = jboost.fit(loss, data, factor * y, spec=SPEC)
+        assert_same_splits(known, found)
+        leaves = np.asarray(found.leaf_value) / [factor, 1]
+        np.testing.assert_allclose(leaves, known.leaf_value, rtol=1e-2, atol=1e-4)
+        np.testing.assert_allclose(found.base[1] - np.log(factor), known.base[1], atol=1e-4)
+
+
+def test_weights_that_sum_to_1_are_learned_from(rows):
+    data, y = rows
+    target = (y > 0).astype(float)
+    model, _ = jboost.fit(losses.logistic, data, target, spec=SPEC, sample_weight=np.full(N, 1 / N))
+    assert np.mean((np.asarray(jboost.predict(model, data)) > 0) == target) > 0.85
+    by_powers = [
+        jboost.fit(losses.logistic, data, target, spec=SPEC, sample_weight=np.full(N, weight))[0]
+        for weight in (1.0, 0.25, 2.0**-30)
+    ]
+    for other in by_powers[1:]:  # powers of two round nothing
+        np.testing.assert_array_equal(by_powers[0].leaf_value, other.leaf_value)
+
+
+def test_a_weight_of_2_is_a_row_twice(rows):
+    data, y = rows
+    twice = jboost.bin_features(np.repeat(np.asarray(data.bins).T.astype(float), 2, axis=0), 255)
+    once = jboost.bin_features(np.asarray(data.bins).T.astype(float), 255)
+    for loss, target in ((losses.squared_error, y), (losses.logistic, (y > 0).astype(float))):
+        weighted, _ = jboost.fit(loss, once, target, spec=SPEC, sample_weight=np.full(N, 2.0))
+        repeated, _ = jboost.fit(loss, twice, np.repeat(target, 2), spec=SPEC)
+        assert_same_splits(weighted, repeated)
+        np.testing.assert_allclose(weighted.leaf_value, repeated.leaf_value, rtol=1e-5, atol=1e-7)
+
+
+def test_penalties_in_units_by_hand():
+    """One split of four rows under the logistic loss: h = 3/16 at the base score, the unit of both penalties."""
+    X, y = np.array([[0.0], [0.0], [0.0], [1.0]]), np.array([0.0, 0.0, 0.0, 1.0])
+    hyper = Hyper(learning_rate=1.0, reg_lambda=2.0, min_child_weight=1.0)
+    spec = Spec(n_estimators=1, max_depth=1)
+    p, h = 0.25, 0.1875
+    relative, _ = jboost.fit(losses.logistic, X, y, spec=spec, hyper=hyper)
+    expected = [-3 * p / (3 * h + 2 * h), (1 - p) / (h + 2 * h)]
+    np.testing.assert_allclose(np.asarray(relative.leaf_value).ravel(), expected, rtol=1e-5)
+    gain = 0.5 * ((3 * p) ** 2 / (5 * h) + (1 - p) ** 2 / (3 * h))
+    np.testing.assert_allclose(relative.trees.gain.ravel(), gain, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(relative.leaf_hessian).ravel(), [3 * h, h], rtol=1e-5)
+    absolute = Spec(n_estimators=1, max_depth=1, penalties="absolute")
+    found, _ = jboost.fit(
+        losses.logistic, X, y, spec=absolute, hyper=Hyper(learning_rate=1.0, min_child_weight=0.1)
+    )
+    expected = [-3 * p / (3 * h + 1), (1 - p) / (h + 1)]
+    np.testing.assert_allclose(np.asarray(found.leaf_value).ravel(), expected, rtol=1e-5)
+    many, target = np.repeat(X, 20, axis=0), np.repeat(y, 20)
+    with pytest.warns(UserWarning, match="min_child_weight"):
+        jboost.fit(losses.logistic, many, target, spec=absolute, hyper=Hyper(min_child_weight=20.0))
+
+
+def test_derivatives_go_through_the_units():
+    """The units depend on weights and on the parameters of a loss: against central differences, in float64."""
+    with jax.enable_x64():
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(40, 2))
+        y = np.exp(X[:, 0])
+        data = jboost.bin_features(X, 8)
+        spec = Spec(n_estimators=3, max_depth=2)
+
+        def risk(weights, power):
+            hyper = Hyper(reg_lambda=4.0, reg_alpha=0.3)
+            loss = losses.tweedie(power)
+            model, _ = jboost.fit(loss, data, y, spec=spec, hyper=hyper, sample_weight=weights)
+            return jnp.sum(jnp.square(model.leaf_value)) + jnp.sum(model.base)
+
+        weights, power, step = jnp.ones(40), jnp.asarray(1.5), 1e-6
+        of_weights, of_power = jax.grad(risk, argnums=(0, 1))(weights, power)
+        for row in (0, 7):
+            moved = [risk(weights.at[row].add(sign * step), power) for sign in (1, -1)]
+            np.testing.assert_allclose(of_weights[row], (moved[0] - moved[1]) / (2 * step), rtol=1e-5)
+        moved = [risk(weights, power + sign * step) for sign in (1, -1)]
+        np.testing.assert_allclose(of_power, (moved[0] - moved[1]) / (2 * step), rtol=1e-5)
+
+
+def test_a_continued_fit_has_the_units_of_the_first(rows):
+    data, y = rows
+    target = (y > 0).astype(float)
+    first, _ = jboost.fit(losses.logistic, data, target, spec=SPEC)
+    whole, _ = jboost.fit(losses.logistic, data, target, spec=dataclasses.replace(SPEC, n_estimators=20))
+    continued, _ = jboost.fit(losses.logistic, data, target, spec=SPEC, init_model=first)
+    np.testing.assert_array_equal(continued.leaf_value, whole.leaf_value)
+
+
+def test_an_unknown_reading_is_refused():
+    with pytest.raises(ValueError, match="penalties must be one of 'relative', 'absolute', got 'both'"):
+        Spec(penalties="both")  # pyright: ignore[reportArgumentType]
