@@ -14,7 +14,6 @@ from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
 from jboost._fixed_point.quantise import power_of_two
-from jboost._objective.base_score import weighted_mean
 from jboost._objective.rows import Rows
 from jboost._runtime.typing import as_array, pytree
 from jboost._spec import Hyper
@@ -97,9 +96,21 @@ def find_units(
     """
     n = rows.weight.size
     g, h, weight = jnp.reshape(g, (n, -1)), jnp.reshape(h, (n, -1)), jnp.asarray(rows.weight, g.dtype)
-    mean = weighted_mean(weight, reduce)
-    positive, share = mean(jnp.stack([jnp.maximum(h, 0), (h > 0).astype(h.dtype)]).swapaxes(0, 1))
-    root_of_square, one = _root_mean_square(mean, g, weight), jnp.ones((), g.dtype)
+    k, there, one = h.shape[1], weight[:, None] > 0, jnp.ones((), g.dtype)
+    largest = nearest_power_of_two(
+        jnp.max(jnp.where(there, jnp.abs(g), 0), axis=0)
+    )  # or squares would overflow
+    parts = (
+        jnp.maximum(h, 0),
+        (h > 0).astype(h.dtype),
+        jnp.square(g / largest[None]),
+        jnp.ones_like(h[:, :1]),
+    )
+    columns = jnp.where(there, weight[:, None] * jnp.concatenate(parts, axis=1), 0)
+    sums = total(jnp.concatenate([columns, there.astype(h.dtype)], axis=1), reduce)
+    of_weight, n_rows = sums[-2], sums[-1]
+    positive, share, squares = jnp.split(sums[: 3 * k] / of_weight, 3)
+    root_of_square = largest * jnp.where(squares > 0, jnp.sqrt(_or_one(squares)), 0)
     of_loss = _root_of_mean_square(root_of_square / jnp.sqrt(_or_one(positive)))
     if not relative:
         scale = nearest_power_of_two(_root_of_mean_square(root_of_square))
@@ -108,23 +119,14 @@ def find_units(
     curvature = _or_one(_or_one(positive) / _or_one(share))
     size = _root_of_mean_square(root_of_square / jnp.sqrt(curvature))
     scale = nearest_power_of_two(size)
-    n_rows = total((weight > 0).astype(weight.dtype), reduce)
-    of_weight = nearest_power_of_two(jnp.minimum(total(weight, reduce) / n_rows, 1))
-    return Units(curvature, size / scale, jnp.square(of_loss), scale, of_weight)
+    average = nearest_power_of_two(jnp.minimum(of_weight / n_rows, 1))
+    return Units(curvature, size / scale, jnp.square(of_loss), scale, average)
 
 
 def _root_of_mean_square(values: Float[Array, " k"]) -> Float[Array, ""]:
     """Return the root of the mean of the squares of positive numbers, which may overflow in themselves; of 0s 1."""
     largest = _or_one(jax.lax.stop_gradient(jnp.max(values)))
     return largest * jnp.sqrt(_or_one(jnp.mean(jnp.square(values / largest))))
-
-
-def _root_mean_square(mean: Any, g: Float[Array, "n k"], weight: Float[Array, " n"]) -> Float[Array, " k"]:
-    """Return the root of the mean of g^2, which would overflow in itself."""
-    counted = jnp.where(weight[:, None] > 0, jnp.abs(g), 0)
-    largest = nearest_power_of_two(jnp.max(counted, axis=0))
-    of_squares = mean(jnp.square(g / largest[None]))
-    return largest * jnp.where(of_squares > 0, jnp.sqrt(_or_one(of_squares)), 0)
 
 
 def _or_one(value: Float[Array, "*k"]) -> Float[Array, "*k"]:
