@@ -142,7 +142,14 @@ def leaf_steps(loss, target, hyper=Hyper(learning_rate=1.0, reg_lambda=2.0)):
     """Fit one tree; give y, scores before, leaf numbers and what the tree added."""
     rows = problem("mixed")
     y = rows.targets[target]
-    model, _ = jboost.fit(loss, rows.data, y, spec=ONE_TREE, hyper=hyper, sample_weight=rows.weight)
+    model, _ = jboost.fit(
+        loss,
+        rows.data,
+        y,
+        spec=dataclasses.replace(ONE_TREE, penalties="relative"),
+        hyper=hyper,
+        sample_weight=rows.weight,
+    )
     leaf = leaves_of_first_tree(model, rows.codes)
     added = np.asarray(jboost.predict(model, rows.X)) - np.asarray(
         model.base if y.ndim > 1 or target == "class" else model.base[0]

@@ -86,7 +86,7 @@ def test_parameters_reach_the_fit():
         "min_child_samples": 20,
         "reg_lambda": 30.0,
         "reg_alpha": 3.0,
-        "gamma": 2.0,
+        "gamma": 20.0,
         "min_child_weight": 20.0,
         "max_delta_step": 0.05,
         "subsample": 0.5,

@@ -13,7 +13,7 @@ import jboost
 from jboost import Hyper, Loss, Spec, losses
 
 N = 300
-SPEC = Spec(n_estimators=10, max_depth=3)
+SPEC = Spec(n_estimators=10, max_depth=3, penalties="relative")
 PENALISED = Hyper(reg_lambda=3.0, reg_alpha=0.7, gamma=0.2, min_child_weight=5.0)
 
 
@@ -133,7 +133,7 @@ def test_penalties_in_units_by_hand():
     """One split of four rows under the logistic loss: h = 3/16 at the base score, the unit of both penalties."""
     X, y = np.array([[0.0], [0.0], [0.0], [1.0]]), np.array([0.0, 0.0, 0.0, 1.0])
     hyper = Hyper(learning_rate=1.0, reg_lambda=2.0, min_child_weight=1.0)
-    spec = Spec(n_estimators=1, max_depth=1)
+    spec = Spec(n_estimators=1, max_depth=1, penalties="relative")
     p, h = 0.25, 0.1875
     relative, _ = jboost.fit(losses.logistic, X, y, spec=spec, hyper=hyper)
     expected = [-3 * p / (3 * h + 2 * h), (1 - p) / (h + 2 * h)]
@@ -159,7 +159,7 @@ def test_derivatives_go_through_the_units():
         X = rng.normal(size=(40, 2))
         y = np.exp(X[:, 0])
         data = jboost.bin_features(X, 8)
-        spec = Spec(n_estimators=3, max_depth=2)
+        spec = Spec(n_estimators=3, max_depth=2, penalties="relative")
 
         def risk(weights, power):
             hyper = Hyper(reg_lambda=4.0, reg_alpha=0.3)

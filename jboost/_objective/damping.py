@@ -21,11 +21,9 @@ from jboost._tree import take_leaves
 
 ROUNDING = 16  # units of rounding of a loss that are no rise
 NOISE = 4  # times what rounding was seen to do to a loss, which is no rise either
-NUDGE = 2.0**-20  # of a score: so small a move shows how a loss is rounded
+NUDGE = 8  # units of rounding of a score: so small a move shows how a loss is rounded
 AVERAGES = 8  # average losses below which the terms of a loss are taken to lie
-SUFFICIENT = (
-    0.25  # of what the slope promises, a step that was shortened must lower the loss by (Armijo 1966)
-)
+SUFFICIENT = 0.25  # of what its slope promises: so much a step that was shortened must lower the loss by
 SHORTEST = 2.0**-96  # of a step: a shorter one is none
 CAP = 2.0**12  # times the loss and all that it could fall by: a row that rises by more makes its leaf rise
 
@@ -135,7 +133,7 @@ def _rises(step: Step, factor: Float[Array, "leaves #k"]) -> Bool[Array, "leaves
 def _noise(step: Step) -> Float[Array, " n"]:
     """Return what the loss of each row is off by where the score moves by next to nothing."""
     score, before = step.leaves.score, step.before
-    nudged = score * (1 + NUDGE)
+    nudged = score * (1 + NUDGE * jnp.finfo(score.dtype).eps)
     moved = nudged - score
     expected = (before.g * moved + before.h * jnp.square(moved) / 2).sum(axis=1)
     noise = jnp.abs(value_by_row(step.leaves.loss, nudged, step.leaves.rows) - before.value - expected)
