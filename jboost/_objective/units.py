@@ -5,6 +5,7 @@ Penalties are read in them, so that a fit is the same whatever the units of the 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -29,12 +30,8 @@ class Units:
     """
 
     h: Float[Array, " k"]  # mean positive second derivative by each output; 1 where penalties are absolute
-    size: Float[
-        Array, ""
-    ]  # root of the mean of g^2 / h, over `scale`; 1 over it where penalties are absolute
-    loss: Float[
-        Array, ""
-    ]  # mean of g^2 over mean of h: what a Newton step of an average row changes its loss by
+    size: Float[Array, ""]  # root of the mean of g^2 / h, or 1 where penalties are absolute, over `scale`
+    loss: Float[Array, ""]  # mean of g^2 over mean of h: what an average row's step changes its loss by
     scale: Float[Array, ""]
     weight: Float[Array, ""]  # of an average row, at most 1; 1 where penalties are absolute
 
@@ -57,7 +54,7 @@ class Units:
     def for_tree(self, hyper: Hyper) -> Hyper:
         """Return the penalties of sums that are measured in these units."""
         gamma = hyper.gamma * self.size * self.size  # in this order 0 stays 0
-        return _replaced(hyper, hyper.reg_lambda, hyper.reg_alpha * self.size, gamma)
+        return dataclasses.replace(hyper, reg_alpha=hyper.reg_alpha * self.size, gamma=gamma)
 
     def for_leaves(self, hyper: Hyper) -> Hyper:
         """Return the penalties of sums as they are: scalars for one output, else for sums [leaves k] of shape [1 k]."""
@@ -66,11 +63,7 @@ class Units:
             reg_lambda, alpha = reg_lambda[0], alpha[0]
         else:
             reg_lambda, alpha = reg_lambda[None], alpha[None]
-        return _replaced(hyper, reg_lambda, alpha, hyper.gamma)
-
-
-def _replaced(hyper: Hyper, reg_lambda: Array, reg_alpha: Array, gamma: Array) -> Hyper:
-    return Hyper(**vars(hyper) | {"reg_lambda": reg_lambda, "reg_alpha": reg_alpha, "gamma": gamma})
+        return dataclasses.replace(hyper, reg_lambda=reg_lambda, reg_alpha=alpha)
 
 
 def units_of_one(n_outputs: int, dtype: Any) -> Units:
@@ -79,9 +72,7 @@ def units_of_one(n_outputs: int, dtype: Any) -> Units:
     return Units(ones, one, one, one, one)
 
 
-def find_units(
-    g: Float[Array, "n *k"], h: Float[Array, "n *k"], rows: Rows, relative: bool, reduce: Any = None
-) -> Units:
+def find_units(g: Float[Array, "n *k"], h: Float[Array, "n *k"], rows: Rows, relative: bool) -> Units:
     """Find the units from the derivatives of the rows, of a unit of weight, at the base score.
 
     Parameters
@@ -97,9 +88,8 @@ def find_units(
     n = rows.weight.size
     g, h, weight = jnp.reshape(g, (n, -1)), jnp.reshape(h, (n, -1)), jnp.asarray(rows.weight, g.dtype)
     k, there, one = h.shape[1], weight[:, None] > 0, jnp.ones((), g.dtype)
-    largest = nearest_power_of_two(
-        jnp.max(jnp.where(there, jnp.abs(g), 0), axis=0)
-    )  # or squares would overflow
+    # Or squares would overflow.
+    largest = nearest_power_of_two(jnp.max(jnp.where(there, jnp.abs(g), 0), axis=0))
     parts = (
         jnp.maximum(h, 0),
         (h > 0).astype(h.dtype),
@@ -107,7 +97,7 @@ def find_units(
         jnp.ones_like(h[:, :1]),
     )
     columns = jnp.where(there, weight[:, None] * jnp.concatenate(parts, axis=1), 0)
-    sums = total(jnp.concatenate([columns, there.astype(h.dtype)], axis=1), reduce)
+    sums = total(jnp.concatenate([columns, there.astype(h.dtype)], axis=1))
     of_weight, n_rows = sums[-2], sums[-1]
     positive, share, squares = jnp.split(sums[: 3 * k] / of_weight, 3)
     root_of_square = largest * jnp.where(squares > 0, jnp.sqrt(_or_one(squares)), 0)

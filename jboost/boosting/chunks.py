@@ -156,7 +156,7 @@ def _rounds(problem: Problem, state: State, n_rounds: Any) -> tuple[State, Round
 
     def one_more(carry: tuple[State, Round, Array, Array]) -> tuple[State, Round, Array, Array]:
         state, rounds, _, _ = carry
-        new, result, rises, sound = try_step(problem, state, problem.shortens)
+        new, result, rises, sound = try_step(problem, state)
         void = rises | ~sound  # a round that rises comes again in the program that shortens steps
         metric = jnp.where(void, 0, result.valid_metric)  # NaN would alarm `jax_debug_nans`
         result, place = dataclasses.replace(result, valid_metric=metric), state.round - first

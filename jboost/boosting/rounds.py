@@ -133,7 +133,7 @@ def step(problem: Problem, state: State) -> tuple[State, Round]:
 
     The rows may be those of one device of several: then sums run over all of them.
     """
-    tried = try_step(problem, state, shortens=True)
+    tried = try_step(problem, state)
     loss = tried.result.train_loss
     return tried.state, dataclasses.replace(tried.result, train_loss=jnp.where(tried.sound, loss, jnp.nan))
 
@@ -147,7 +147,7 @@ class Tried(NamedTuple):
     sound: Bool[Array, ""]  # whether all derivatives were finite
 
 
-def try_step(problem: Problem, state: State, shortens: bool) -> Tried:
+def try_step(problem: Problem, state: State) -> Tried:
     """Add one round, in which steps that would raise the loss of a leaf are shortened or said to be there."""
     rows, loss, spec, hyper = problem.train, problem.loss, problem.spec, problem.hyper
     reduce = _devices.reduce_over(rows.axis)
@@ -168,7 +168,7 @@ def try_step(problem: Problem, state: State, shortens: bool) -> Tried:
         loss, state.score, rows, weight, leaf, spec.n_leaves, penalties, derivatives, reduce, units
     )
     cover = leaf_cover(leaves, drawn_by_hyper=problem.sampler is None)
-    leaf_value, rises = _fill(leaves, before, cover[1], state.round, shortens)
+    leaf_value, rises = _fill(leaves, before, cover[1], state.round, problem.shortens)
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value)
     new = _remember(problem, state, score, valid_score, metric)
