@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 from jboost._fixed_point import count_by_group, find_scale, native, sum_by_group, total
 from jboost._fixed_point.quantise import find_scale_in_jax
-from jboost._fixed_point.sums import counts_in_jax, limb_sums
+from jboost._fixed_point.sums import counts_in_jax, sums_in_jax
 
 GROUPS = 5
 PLAIN = partial(sum_by_group, reduce=lambda x: x)  # whoever reduces does so in plain JAX
@@ -74,17 +74,15 @@ def check_sums(found: np.ndarray, values: np.ndarray, group: np.ndarray) -> None
 # ------------------------------------------------------------------------------------------------- twins
 
 
-def twin_sums(
-    twin: Callable, group: Any, n_groups: int, n_limbs: int, values: Any, factor: Any, bits: Any
-) -> Any:
-    return twin(values, group, factor, bits, n_groups=n_groups, n_limbs=n_limbs)
+def twin_sums(twin: Callable, group: Any, n_groups: int, values: Any, factor: Any, count: Any) -> Any:
+    return twin(values, group, factor, count, n_groups=n_groups)
 
 
 @pytest.mark.parametrize(("n", "c"), [(1, 1), (2, 2), (7, 3), (4097, 20), (30_000, 1)])
 def test_twins_give_the_same_bits(n, c, precision, rng):
     native_library.require(native.scale_available)
     native_library.require(native.sums_available)
-    n_limbs, group = 2 if precision is np.float32 else 3, draw_group(rng, n)
+    group = draw_group(rng, n)
 
     def check(twins: list[Callable], *arguments: Any) -> Any:
         expected, found = (twin(*arguments) for twin in twins)
@@ -95,10 +93,7 @@ def test_twins_give_the_same_bits(n, c, precision, rng):
 
     scales = [jax.jit(twin) for twin in (find_scale_in_jax, native.find_scale)]
     sums = [
-        [
-            jax.jit(partial(twin_sums, twin, of, n_groups, n_limbs))
-            for twin in (limb_sums, native.sum_by_group)
-        ]
+        [jax.jit(partial(twin_sums, twin, of, n_groups)) for twin in (sums_in_jax, native.sum_by_group)]
         for of, n_groups in ((group, GROUPS), (None, 1))
     ]
     columns = np.tile(draw_columns(rng, n, precision), (1, 2))
@@ -107,9 +102,8 @@ def test_twins_give_the_same_bits(n, c, precision, rng):
         if values.shape[1] < c:
             break
         factor, count = check(scales, values)
-        bits = np.clip(31 - np.ceil(np.log2(np.maximum(count, 1))), 1, 30).astype(np.int32)
         for twins in sums:
-            check(twins, values, factor, bits)
+            check(twins, values, factor, count)
 
 
 def test_a_scale_that_is_known_changes_nothing(precision, rng):

@@ -40,6 +40,13 @@ constexpr int max_power = std::numeric_limits<T>::max_exponent - 2;
 template <typename T>
 using Word = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
 
+// Of a limb after the first: so many that no sum of as many values overflows.
+inline int32_t bits_of_limb(int32_t count) {
+  int32_t ceil_log2 = 0;
+  while (int64_t{1} << ceil_log2 < count) ++ceil_log2;
+  return std::clamp(31 - ceil_log2, 1, kBits);
+}
+
 // Columns repeat with this period in the flat array: whole vectors of them.
 inline int64_t period(int64_t n_columns) { return std::lcm(n_columns, kWidth); }
 
@@ -239,6 +246,21 @@ class FixedPoint {
         out[i * n_limbs<T> + 2 * word] = static_cast<int32_t>((packed - low) / internal::kHigh);
         if (2 * word + 1 < n_limbs<T>) out[i * n_limbs<T> + 2 * word + 1] = low;
       }
+  }
+
+  // The sums themselves [groups, c], from the factor of each column and how many of its values are not 0.
+  void sum(const int32_t* group, int64_t n_groups, const T* factors, const int32_t* counts, T* out) {
+    const int64_t c = columns_.n_columns;
+    std::vector<int32_t> bits(c), limbs(n_groups * c * n_limbs<T>);
+    for (int64_t column = 0; column < c; ++column) bits[column] = internal::bits_of_limb(counts[column]);
+    sum_by_group(group, n_groups, factors, bits.data(), limbs.data());
+    for (int64_t i = 0; i < n_groups * c; ++i) {
+      const int32_t* const of = limbs.data() + i * n_limbs<T>;
+      const T step = std::ldexp(T{1}, -bits[i % c]);
+      T total = static_cast<T>(of[n_limbs<T> - 1]);
+      for (int limb = n_limbs<T> - 2; limb >= 0; --limb) total = static_cast<T>(of[limb]) + total * step;
+      out[i] = total / factors[i % c];
+    }
   }
 
  private:

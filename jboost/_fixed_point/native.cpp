@@ -2,7 +2,7 @@
 //
 // jboost_find_scale: values [..., n, c]; results: factor [..., c], and int32 [..., c] how many values are not 0.
 // jboost_sum_by_group: values [..., n, c], group int32 [..., n], or [..., 0] for one group of all, factor [..., c] and
-// the bits of a limb int32 [..., c]; result int32 [..., groups, c, limbs].
+// int32 [..., c] how many values are not 0; result [..., groups, c].
 // jboost_count_by_group: counted bool [..., n], group int32 [..., n]; result int32 [..., groups].
 
 #include "kernel.h"
@@ -43,7 +43,7 @@ ffi::Error find_scale(ffi::ThreadPool threads, ffi::AnyBuffer values, ffi::Resul
 }
 
 struct Sums {
-  ffi::AnyBuffer values, group, factor, bits, out;
+  ffi::AnyBuffer values, group, factor, count, out;
 };
 
 template <typename T>
@@ -53,29 +53,26 @@ ffi::Error sum_as(const jboost::Pool& pool, const jboost::Batch& batch, const Su
   const int64_t n_groups = s.out.dimensions()[lead], c = s.out.dimensions()[lead + 1];
   return jboost::for_each_element(pool, batch.size(), [&](int64_t i, const jboost::Pool& threads) {
     jboost::FixedPoint<T>({batch.element<T>(s.values, i), n, c}, threads)
-        .sum_by_group(has_groups ? batch.element<int32_t>(s.group, i) : nullptr, n_groups,
-                      batch.element<T>(s.factor, i), batch.element<int32_t>(s.bits, i),
-                      static_cast<int32_t*>(s.out.untyped_data()) + i * n_groups * c * jboost::n_limbs<T>);
+        .sum(has_groups ? batch.element<int32_t>(s.group, i) : nullptr, n_groups, batch.element<T>(s.factor, i),
+             batch.element<int32_t>(s.count, i), static_cast<T*>(s.out.untyped_data()) + i * n_groups * c);
   });
 }
 
 ffi::Error sum_by_group(ffi::ThreadPool threads, ffi::AnyBuffer values, ffi::AnyBuffer group, ffi::AnyBuffer factor,
-                        ffi::AnyBuffer bits, ffi::Result<ffi::AnyBuffer> out) {
-  const jboost::Batch batch(out->dimensions(), 3);
+                        ffi::AnyBuffer count, ffi::Result<ffi::AnyBuffer> out) {
+  const jboost::Batch batch(out->dimensions(), 2);
   const int64_t lead = batch.n_leading();
   if (lead < 0 || !batch.holds(values, 2) || !batch.holds(group, 1) || !batch.holds(factor, 1) ||
-      !batch.holds(bits, 1) || !are_floats(values, factor) || group.element_type() != ffi::S32 ||
-      out->element_type() != ffi::S32 || bits.element_type() != ffi::S32)
+      !batch.holds(count, 1) || !are_floats(values, factor) || !are_floats(values, *out) ||
+      group.element_type() != ffi::S32 || count.element_type() != ffi::S32)
     return jboost::invalid("jboost sums: unexpected ranks or types");
-  const bool is_single = values.element_type() == ffi::F32;
   const int64_t n_grouped = group.dimensions()[lead], c = values.dimensions()[lead + 1];
   if ((n_grouped != values.dimensions()[lead] && (n_grouped > 0 || out->dimensions()[lead] != 1)) ||
-      out->dimensions()[lead + 1] != c || factor.dimensions()[lead] != c || bits.dimensions()[lead] != c ||
-      out->dimensions()[lead + 2] != (is_single ? jboost::n_limbs<float> : jboost::n_limbs<double>))
+      out->dimensions()[lead + 1] != c || factor.dimensions()[lead] != c || count.dimensions()[lead] != c)
     return jboost::invalid("jboost sums: shapes disagree");
   const jboost::Pool pool = jboost::pool_of(threads);
-  const Sums sums{values, group, factor, bits, *out};
-  return is_single ? sum_as<float>(pool, batch, sums) : sum_as<double>(pool, batch, sums);
+  const Sums sums{values, group, factor, count, *out};
+  return values.element_type() == ffi::F32 ? sum_as<float>(pool, batch, sums) : sum_as<double>(pool, batch, sums);
 }
 
 ffi::Error count_by_group(ffi::ThreadPool threads, ffi::AnyBuffer counted, ffi::AnyBuffer group,

@@ -89,8 +89,10 @@ def ceil_log2(count: Int32[Array, "..."]) -> Int32[Array, "..."]:
 
 
 def power_of_two(exponent, dtype):
-    """Return 2**exponent, exactly."""
-    return jnp.ldexp(jnp.ones((), dtype), exponent)
+    """Return 2**exponent, a normal number, from its bits: `ldexp` would be many operations to compile."""
+    info = jnp.finfo(dtype)
+    biased = exponent.astype(f"int{info.bits}") + (info.maxexp - 1)
+    return lax.bitcast_convert_type(biased << info.nmant, dtype)
 
 
 def _max_exponent(dtype):

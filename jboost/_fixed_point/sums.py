@@ -64,16 +64,27 @@ def sum_by_group(
     >>> sum_by_group(jnp.array([[1.0], [2.0], [0.5]]), jnp.array([1, 0, 1]), 2).tolist()
     [[2.0], [1.5]]
     """
-    n_limbs = 2 if values.dtype == jnp.float32 else 3
     factor, count = find_scale(values, reduce) if scale is None else scale
-    bits = jnp.clip(31 - ceil_log2(count), 1, MAX_LIMB_BITS)
-    sizes = {"n_groups": n_groups, "n_limbs": n_limbs}
     if reduce is not None:
-        sums = over_devices(reduce, limb_sums(values, group, factor, bits, **sizes))
-    else:
-        on_cpu = native.sum_by_group if native.sums_available() else limb_sums
-        twins = {"cpu": partial(on_cpu, **sizes), "default": partial(limb_sums, **sizes)}
-        sums = by_platform(values, group, factor, bits, **twins)
+        return sums_in_jax(values, group, factor, count, n_groups, reduce)
+    on_cpu = native.sum_by_group if native.sums_available() else sums_in_jax
+    twins = {"cpu": on_cpu, "default": sums_in_jax}
+    twins = {platform: partial(twin, n_groups=n_groups) for platform, twin in twins.items()}
+    return by_platform(values, group, factor, count, **twins)
+
+
+def sums_in_jax(
+    values: Float[Array, "n c"],
+    group: Int[Array | np.ndarray, " n"] | None,
+    factor: Float[Array, " c"],
+    count: Int32[Array, " c"],
+    n_groups: int,
+    reduce: Reduce | None = None,
+) -> Float[Array, "groups c"]:
+    """Do so in plain JAX, given the scale."""
+    n_limbs = 2 if values.dtype == jnp.float32 else 3
+    bits = jnp.clip(31 - ceil_log2(count), 1, MAX_LIMB_BITS)
+    sums = over_devices(reduce, _limb_sums(values, group, factor, bits, n_groups, n_limbs))
     total = sums[..., n_limbs - 1].astype(values.dtype)
     for limb in reversed(range(n_limbs - 1)):
         total = sums[..., limb].astype(values.dtype) + total * power_of_two(-bits, values.dtype)[None]
@@ -122,7 +133,7 @@ def _sum_tangents(n_groups, reduce, primals, tangents):
     return within_its_rule(again, *primals), sums
 
 
-def limb_sums(
+def _limb_sums(
     values: Float[Array, "n c"],
     group: Int[Array | np.ndarray, " n"] | None,
     factor: Float[Array, " c"],

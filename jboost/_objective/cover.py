@@ -35,7 +35,8 @@ def leaf_cover(
     of_h, drawn, own = jax.lax.stop_gradient((leaves.sum_of_h(), leaves.weight, leaves.rows.weight))
     weight = own if drawn_by_hyper else drawn
     scale = find_scale(weight[:, None], reduce)
-    is_plain = over_devices(reduce, jnp.sum((weight != 0) & (weight != 1), dtype=jnp.int32)) == 0
+    is_other = ((weight != 0) & (weight != 1)).astype(weight.dtype)  # sums of floats are sooner compiled
+    is_plain = over_devices(reduce, jnp.sum(is_other)) == 0
 
     def counts(drawn: Array, leaf: Int[Array, " n"]) -> Float[Array, " leaves"]:
         return count_by_group(drawn > 0, leaf, n_leaves, reduce).astype(

@@ -163,15 +163,15 @@ def may_fail(loss: Any, value: Array, g: Array, h_raw: Array, weight: Float[Arra
     most = _largest_sum(g.dtype) / 2 / g.size  # the largest times their number is no less than the sum
     small = jnp.isfinite(h_raw) & (jnp.abs(g) * per_row(weight, g) <= most)  # false for NaN too
     sound = jnp.isfinite(value) & (small if small.ndim == 1 else small.all(axis=1))
-    fails = _any(used & ~sound)
+    fails = any_of(used & ~sound)
     if loss.hessian == "first_order":
         return fails
     steep = per_row(used, g) & (jnp.abs(g) > loss.hessian_floor / 2)
     curved = per_row(used, g) & (h_raw > loss.hessian_floor)
-    return fails | jnp.any(_any(steep, axis=0) & ~_any(curved, axis=0))
+    return fails | jnp.any(any_of(steep, axis=0) & ~any_of(curved, axis=0))
 
 
-def _any(flags: Bool[Array, "..."], axis: int | None = None) -> Bool[Array, "..."]:
+def any_of(flags: Bool[Array, "..."], axis: int | None = None) -> Bool[Array, "..."]:
     """Do what `jnp.any` does in a sum of floats: XLA compiles it several times faster for a CPU."""
     return jnp.sum(flags.astype(jnp.float32), axis=axis) > 0
 

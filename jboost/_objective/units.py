@@ -14,42 +14,28 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
-from jboost._fixed_point.quantise import power_of_two
+from jboost._objective.derivatives import Expansion, any_of, value_by_row
 from jboost._objective.rows import Rows
 from jboost._runtime.typing import as_array, pytree
 from jboost._spec import Hyper
 
 LARGEST_EXPONENT = 100  # of a scale, so that it and its inverse are normal numbers of float32
+SUFFICIENT = 0.25  # of what its slope promises: so much a share of a step lowers the loss of a row
+SHORTEST = 2.0**-64  # share of a step that is tried
+CLOSE = 2.0**-8  # relative: so near the largest share is found
+ROUNDING = 16  # units of rounding of a loss that are no rise
 
 
 @pytree
 class Units:
-    """What derivatives and penalties are measured in; `scale` and `weight` are powers of two and round nothing.
+    """What derivatives and penalties are measured in: those of an average row are about 1."""
 
-    In these units an average row has a weight, a second derivative by each output and a squared step of about 1.
-    """
-
-    h: Float[Array, " k"]  # mean positive second derivative by each output; 1 where penalties are absolute
-    size: Float[Array, ""]  # root of the mean of g^2 / h, or 1 where penalties are absolute, over `scale`
+    h: Float[Array, " k"]  # curvature of an average row by each output; 1 where penalties are absolute
+    of_g: Float[Array, " k"]  # of the sums of g
+    of_h: Float[Array, " k"]  # of the sums of h
+    of_gain: Float[Array, ""]
+    size: Float[Array, ""]  # of an average gradient, in units of g; one of 1 where penalties are absolute
     loss: Float[Array, ""]  # mean of g^2 over mean of h: what an average row's step changes its loss by
-    scale: Float[Array, ""]
-    weight: Float[Array, ""]  # of an average row, at most 1; 1 where penalties are absolute
-
-    @property
-    def of_g(self) -> Float[Array, " k"]:
-        """Unit of the sums of g."""
-        return self.scale * jnp.sqrt(self.h) * self.weight
-
-    @property
-    def of_h(self) -> Float[Array, " k"]:
-        """Unit of the sums of h."""
-        return self.h * self.weight
-
-    @property
-    def of_gain(self) -> Float[Array, ""]:
-        """Unit of the gains, as far as it is a normal number."""
-        largest = 2.0 ** (LARGEST_EXPONENT // 2)
-        return jnp.square(jnp.clip(self.scale, 1 / largest, largest)) * self.weight
 
     def for_tree(self, hyper: Hyper) -> Hyper:
         """Return the penalties of sums that are measured in these units."""
@@ -69,48 +55,91 @@ class Units:
 def units_of_one(n_outputs: int, dtype: Any) -> Units:
     """Return units that change nothing."""
     one, ones = (as_array(np.ones(shape, dtype)) for shape in ((), (n_outputs,)))
-    return Units(ones, one, one, one, one)
+    return Units(ones, ones, ones, one, one, one)
 
 
-def find_units(g: Float[Array, "n *k"], h: Float[Array, "n *k"], rows: Rows, relative: bool) -> Units:
-    """Find the units from the derivatives of the rows, of a unit of weight, at the base score.
+def find_units(
+    loss: Any, score: Float[Array, "n k"], found: tuple[Array, Array, Array], rows: Rows, relative: bool
+) -> Units:
+    """Find the units from the derivatives of the rows at the base score.
 
     Parameters
     ----------
-    g, h : [n] or [n k]
-        First and second derivatives.
+    loss : Loss, GroupLoss or BatchLoss
+        With its outputs resolved.
+    score : [n k]
+        The base score, and the offsets of the rows.
+    found : arrays [n], [n] or [n k], like the second
+        What `raw_derivatives` returns there.
     rows : Rows
-        Their weights.
+        Their targets and weights.
     relative : bool
         Whether penalties are read in these units, or as they are; the scale keeps the squares of gradients within the
         range of the floats in either case.
     """
-    n = rows.weight.size
-    g, h, weight = jnp.reshape(g, (n, -1)), jnp.reshape(h, (n, -1)), jnp.asarray(rows.weight, g.dtype)
-    k, there, one = h.shape[1], weight[:, None] > 0, jnp.ones((), g.dtype)
+    value, g, h = found
+    n, k = score.shape
+    g, h, weight = jnp.reshape(g, (n, k)), jnp.reshape(h, (n, k)), jnp.asarray(rows.weight, g.dtype)
+    there, one = weight[:, None] > 0, jnp.ones((), g.dtype)
     # Or squares would overflow.
     largest = nearest_power_of_two(jnp.max(jnp.where(there, jnp.abs(g), 0), axis=0))
-    parts = (
-        jnp.maximum(h, 0),
-        (h > 0).astype(h.dtype),
-        jnp.square(g / largest[None]),
-        jnp.ones_like(h[:, :1]),
-    )
+    positive, of_largest = jnp.maximum(h, 0), jnp.abs(g) / largest[None]
+    parts = [jnp.ones_like(positive[:, :1]), positive, jnp.square(of_largest)]
+    if relative:
+        steep = jnp.where(h > 0, of_largest, 0)  # a row without curvature has nothing to say of it
+        share = accepted_share(loss, score, Expansion(value, g, positive), rows)
+        parts += [steep, steep * positive / share[:, None]]
     columns = jnp.where(there, weight[:, None] * jnp.concatenate(parts, axis=1), 0)
-    sums = total(jnp.concatenate([columns, there.astype(h.dtype)], axis=1))
-    of_weight, n_rows = sums[-2], sums[-1]
-    positive, share, squares = jnp.split(sums[: 3 * k] / of_weight, 3)
-    root_of_square = largest * jnp.where(squares > 0, jnp.sqrt(_or_one(squares)), 0)
-    of_loss = _root_of_mean_square(root_of_square / jnp.sqrt(_or_one(positive)))
+    sums = total(jnp.concatenate([columns, there.astype(g.dtype)], axis=1))
+    of_weight, n_rows, sums = sums[0], sums[-1], sums[1:-1].reshape(-1, k)
+    mean_of_h, mean_square = sums[0] / of_weight, sums[1] / of_weight
+    root_of_square = largest * jnp.where(mean_square > 0, jnp.sqrt(_or_one(mean_square)), 0)
+    of_loss = jnp.square(_root_of_mean_square(root_of_square / jnp.sqrt(_or_one(mean_of_h))))
     if not relative:
         scale = nearest_power_of_two(_root_of_mean_square(root_of_square))
-        return Units(jnp.ones_like(positive), 1 / scale, jnp.square(of_loss), scale, one)
-    # A row without curvature, such as one whose target is masked, has nothing to say of the unit.
-    curvature = _or_one(_or_one(positive) / _or_one(share))
+        return _units(jnp.ones_like(largest), 1 / scale, of_loss, scale, one)
+    curvature = _or_one(jnp.where(sums[2] > 0, sums[3] / _or_one(sums[2]), mean_of_h))
     size = _root_of_mean_square(root_of_square / jnp.sqrt(curvature))
     scale = nearest_power_of_two(size)
     average = nearest_power_of_two(jnp.minimum(of_weight / n_rows, 1))
-    return Units(curvature, size / scale, jnp.square(of_loss), scale, average)
+    return _units(curvature, size / scale, of_loss, scale, average)
+
+
+def _units(curvature: Array, size: Array, loss: Array, scale: Array, weight: Array) -> Units:
+    """Put units together; `scale` and `weight`, of an average row, are powers of two and round nothing."""
+    largest = 2.0 ** (LARGEST_EXPONENT // 2)
+    of_gain = jnp.square(jnp.clip(scale, 1 / largest, largest)) * weight  # as far as it is a normal number
+    return Units(curvature, scale * jnp.sqrt(curvature) * weight, curvature * weight, of_gain, size, loss)
+
+
+def accepted_share(loss: Any, score: Float[Array, "n k"], at: Expansion, rows: Rows) -> Float[Array, " n"]:
+    """Return the largest share of its own Newton step that each row accepts: 1 where its loss is like a parabola.
+
+    The second derivative over this share is a curvature that holds as far as the row would go. Where a class or an
+    event is rare the second derivative alone is next to 0 in all rows, and a penalty in units of it would be none. A
+    share is accepted that lowers the loss by a quarter of what the slope promises (Armijo 1966). Carries no derivative.
+    """
+    if loss.needs_all_rows:
+        return jnp.ones_like(at.value)
+    loss, score, at, rows = jax.lax.stop_gradient((loss, score, at, rows))
+    step = jnp.where(at.h > 0, -at.g / jnp.where(at.h > 0, at.h, 1), 0)
+    slope = (at.g * step).sum(axis=1)
+    rounding = ROUNDING * jnp.finfo(slope.dtype).eps * jnp.abs(at.value)
+
+    def bisect(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        low, high, share = state
+        change = value_by_row(loss, score + share[:, None] * step, rows) - at.value
+        accepted = (change <= SUFFICIENT * share * slope + rounding) | ~(slope < 0)
+        low, high = jnp.where(accepted, share, low), jnp.where(accepted, high, share)
+        return low, high, jnp.where(low > 0, (low + high) / 2, high / 2)
+
+    def goes_on(state: tuple[Array, Array, Array]) -> Array:
+        low, high, _ = state
+        return any_of((high - low > CLOSE * high) & (high > SHORTEST))
+
+    whole = jnp.ones_like(slope)
+    low, high, _ = jax.lax.while_loop(goes_on, bisect, (jnp.zeros_like(slope), whole, whole))
+    return jnp.where(low > 0, low, high)
 
 
 def _root_of_mean_square(values: Float[Array, " k"]) -> Float[Array, ""]:
@@ -126,6 +155,7 @@ def _or_one(value: Float[Array, "*k"]) -> Float[Array, "*k"]:
 
 def nearest_power_of_two(value: Float[Array, "*k"]) -> Float[Array, "*k"]:
     """Return the power of two nearest to a positive number, on a logarithmic scale; 1 for 0. Carries no derivative."""
-    mantissa, exponent = jnp.frexp(_or_one(jax.lax.stop_gradient(value)))
-    exponent = jnp.where(mantissa < 0.5**0.5, exponent - 1, exponent)
-    return power_of_two(jnp.clip(exponent, -LARGEST_EXPONENT, LARGEST_EXPONENT), mantissa.dtype)
+    value = jnp.clip(_or_one(jax.lax.stop_gradient(value)), 2.0**-LARGEST_EXPONENT, 2.0**LARGEST_EXPONENT)
+    info = jnp.finfo(value.dtype)
+    exponent = jax.lax.bitcast_convert_type(value * 2**0.5, f"int{info.bits}") >> info.nmant
+    return jax.lax.bitcast_convert_type(exponent << info.nmant, value.dtype)

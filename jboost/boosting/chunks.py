@@ -160,7 +160,10 @@ def _rounds(problem: Problem, state: State, n_rounds: Any) -> tuple[State, Round
         void = rises | ~sound  # a round that rises comes again in the program that shortens steps
         metric = jnp.where(void, 0, result.valid_metric)  # NaN would alarm `jax_debug_nans`
         result, place = dataclasses.replace(result, valid_metric=metric), state.round - first
-        rounds = jax.tree.map(lambda all_, one: all_.at[place].set(one), rounds, result)
+        # `at[place].set` would look for places out of range, in programs of its own.
+        rounds = jax.tree.map(
+            lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, place, 0), rounds, result
+        )
         new = jax.tree.map(lambda old, new: old if old is new else jnp.where(void, old, new), state, new)
         return new, rounds, rises, sound
 

@@ -82,19 +82,20 @@ def _start(
 ) -> tuple[Array, Units, tuple[Array, Array, Array]]:
     """Return the base score, the units there, and the value and derivatives of every row."""
     base = _base_score(loss, rows) if given is None else given
-    value, g, h = _expanded_at(loss, rows, base)
-    return base, find_units(g, h, rows, relative), (value, g, h)
+    score = _score_at(rows, base)
+    found = _expanded(loss, rows, score)
+    return base, find_units(loss, score, found, rows, relative), found
 
 
 @program
 def _derivatives_at(loss: Any, rows: Rows, base: Array) -> tuple[Array, Array, Array]:
     """Return the value and derivatives of every row where boosting starts."""
-    return _expanded_at(loss, rows, base)
+    return _expanded(loss, rows, _score_at(rows, base))
 
 
-def _expanded_at(loss: Any, rows: Rows, base: Array) -> tuple[Array, Array, Array]:
+def _score_at(rows: Rows, base: Float[Array, " k"]) -> Float[Array, "n k"]:
     score = jnp.broadcast_to(base, (rows.weight.size, base.size))
-    return _expanded(loss, rows, score if rows.offset is None else score + rows.offset)
+    return score if rows.offset is None else score + rows.offset
 
 
 def _expanded(loss: Any, rows: Rows, score: Float[Array, "n k"]) -> tuple[Array, Array, Array]:
