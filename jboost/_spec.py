@@ -44,9 +44,9 @@ class Spec:
         rest; with more, its categories are sorted by G / (H + cat_smooth) and cut once.
     n_iter_no_change : int or None
         Stop after this many rounds without a better validation metric. None never stops.
-    penalties : {"absolute", "relative"}
-        How the penalties of `Hyper` are read: as numbers, as in XGBoost, or in units of the loss where boosting starts,
-        so that those of target, loss and scores do not matter.
+    penalties : {"relative", "absolute"}
+        How the penalties of `Hyper` are read: in units of the loss where boosting starts, so that those of target, loss
+        and scores do not matter, or as numbers, as in XGBoost.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Spec:
     min_child_samples: int = 1
     max_cat_to_onehot: int = 4
     n_iter_no_change: int | None = None
-    penalties: Penalties = "absolute"
+    penalties: Penalties = "relative"
 
     def __post_init__(self) -> None:
         _check_integer("n_estimators", self.n_estimators, 0, LARGEST)
@@ -106,12 +106,12 @@ class Hyper:
     learning_rate : float
         Shrinkage of every leaf value, above 0.
     reg_lambda, reg_alpha : float
-        L2 and L1 penalty on leaf values; of average rows and gradients if `Spec.penalties` is "relative".
+        L2 and L1 penalty on leaf values; in average rows, and average gradients, unless `Spec.penalties` is "absolute".
     gamma : float
-        Gain that a split must exceed; in that of an average row if `Spec.penalties` is "relative".
+        Gain that a split must exceed; in those of an average row, as above.
     min_child_weight : float
         Hessian sum that each child of a split must reach (with k outputs, the largest of its k sums); in average
-        rows if `Spec.penalties` is "relative".
+        rows, as above.
     max_delta_step : float
         Bound on a leaf value before shrinkage; 0 means none.
     subsample : float

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
+from jboost._fixed_point.quantile import weighted_quantile
 from jboost._objective.batch import BatchLoss
 from jboost._objective.domains import (
     check_binary,
@@ -173,7 +174,7 @@ def _huber(score, y, delta):
     return jnp.sum(jnp.where(size <= delta, 0.5 * jnp.square(size), delta * (size - 0.5 * delta)))
 
 
-def huber(delta: float) -> Loss:
+def huber(delta: float | None = None, level: float = 0.9) -> Loss:
     """Return the Huber loss: the halved square of residuals up to `delta`, linear beyond.
 
     h = 1, the second derivative of the square, for the true one is 0 beyond `delta` and a leaf of outliers
@@ -181,13 +182,17 @@ def huber(delta: float) -> Loss:
 
     Parameters
     ----------
-    delta : float
-        Positive, in units of y.
+    delta : float, optional
+        Positive, in units of y. Without it, each round takes the quantile of the absolute residuals before it: whatever
+        the units of y, the residuals beyond are those taken for outliers.
+    level : float, default 0.9
+        Of that quantile, between 0 and 1 exclusive.
 
     References
     ----------
     Huber (1964), "Robust Estimation of a Location Parameter". Boehning and Lindsay (1988), "Monotonicity of
-    quadratic-approximation algorithms", for the bound on h.
+    quadratic-approximation algorithms", for the bound on h. Friedman (2001), "Greedy Function Approximation", Algorithm
+    4 (M_TreeBoost), for `level`.
 
     Examples
     --------
@@ -195,7 +200,7 @@ def huber(delta: float) -> Loss:
     >>> float(losses.huber(1.0)(0.0, 3.0))
     2.5
     """
-    return _robust(_huber, "huber", delta)
+    return _robust(_huber, "huber", delta, level)
 
 
 # L = delta^2 (q - 1) = r^2 / (1 + q), q = sqrt(1 + (r / delta)^2), r = score - y;  g = r / q
@@ -205,13 +210,15 @@ def _pseudo_huber(score, y, delta):
     return jnp.sum(jnp.square(residual) / (1 + jnp.sqrt(1 + jnp.square(residual / delta))))
 
 
-def pseudo_huber(delta: float) -> Loss:
+def pseudo_huber(delta: float | None = None, level: float = 0.9) -> Loss:
     """Return the pseudo-Huber loss: a Huber loss with all derivatives; h = 1 as there, for the same reason.
 
     Parameters
     ----------
-    delta : float
-        Positive, in units of y; the slope for large residuals.
+    delta : float, optional
+        Positive, in units of y; the slope for large residuals. Without it as for `huber`.
+    level : float, default 0.9
+        As there.
 
     References
     ----------
@@ -224,17 +231,29 @@ def pseudo_huber(delta: float) -> Loss:
     >>> round(float(losses.pseudo_huber(1.0)(0.0, 3.0)), 4)
     2.1623
     """
-    return _robust(_pseudo_huber, "pseudo_huber", delta)
+    return _robust(_pseudo_huber, "pseudo_huber", delta, level)
 
 
-def _robust(function: Callable[..., jax.Array], name: str, delta: float) -> Loss:
-    delta = real_argument(delta, "delta", 0, np.inf)
+def _robust(function: Callable[..., jax.Array], name: str, delta: float | None, level: float) -> Loss:
+    level = real_argument(level, "level", 0, 1)
+    follows = delta is None
+    delta = 1.0 if delta is None else real_argument(delta, "delta", 0, np.inf)
     return Loss(
         Partial(function, delta=delta),
         hessian="first_order",
         check_target=check_real,
-        name=with_number(name, delta),
+        name=name if follows else with_number(name, delta),
+        adapt=Partial(_with_delta_of_residuals, level=level) if follows else None,
     )
+
+
+def _with_delta_of_residuals(function, score, y, weight, level):
+    size = jnp.abs(score - y).reshape(weight.size, -1)
+    weight = jnp.broadcast_to(weight[:, None], size.shape).reshape(-1)
+    delta = weighted_quantile(size.reshape(-1), weight, level)
+    largest = jnp.max(jnp.where(weight > 0, size.reshape(-1), 0))
+    delta = jnp.where(delta > 0, delta, largest)  # where most fit exactly
+    return Partial(function.func, delta=jnp.where(delta > 0, delta, 1))
 
 
 # --- Counts and amounts: score = log mean -------------------------------------------------------------------

@@ -142,14 +142,7 @@ def leaf_steps(loss, target, hyper=Hyper(learning_rate=1.0, reg_lambda=2.0)):
     """Fit one tree; give y, scores before, leaf numbers and what the tree added."""
     rows = problem("mixed")
     y = rows.targets[target]
-    model, _ = jboost.fit(
-        loss,
-        rows.data,
-        y,
-        spec=dataclasses.replace(ONE_TREE, penalties="relative"),
-        hyper=hyper,
-        sample_weight=rows.weight,
-    )
+    model, _ = jboost.fit(loss, rows.data, y, spec=ONE_TREE, hyper=hyper, sample_weight=rows.weight)
     leaf = leaves_of_first_tree(model, rows.codes)
     added = np.asarray(jboost.predict(model, rows.X)) - np.asarray(
         model.base if y.ndim > 1 or target == "class" else model.base[0]
@@ -189,10 +182,12 @@ def test_a_full_hessian_is_solved_in_each_leaf():
     y, weight, base, leaf, added = leaf_steps(loss, "class")
     p = np.exp(base) / np.exp(base).sum()
     hessian = np.diag(p) - np.outer(p, p)
+    problem_, _ = jboost.boosting.init(loss, problem("mixed").data, y, sample_weight=weight)
+    units = np.asarray(problem_.units.h)  # of the curvature of each output
     for number in np.unique(leaf):
         here = leaf == number
         G = weight[here] @ (p - np.eye(3)[y[here]])
-        ridge = 2.0 * np.diag(p * (1 - p))  # in units of the curvature of each output
+        ridge = 2.0 * np.diag(units)
         expected = -np.linalg.solve(weight[here].sum() * hessian + ridge, G)
         np.testing.assert_allclose(added[here], np.tile(expected, (here.sum(), 1)), rtol=1e-4)
 

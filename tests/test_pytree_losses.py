@@ -98,8 +98,12 @@ def test_a_sweep_over_a_parameter_is_one_program(x64):
 
 @pytest.mark.parametrize(
     "make",
-    [pytest.param(losses.pseudo_huber, marks=pytest.mark.slow), lambda up: Partial(asymmetric, up=up)],
-    ids=["built in", "own"],
+    [
+        pytest.param(losses.pseudo_huber, marks=pytest.mark.slow),
+        pytest.param(losses.huber, marks=pytest.mark.slow),
+        lambda up: Partial(asymmetric, up=up),
+    ],
+    ids=["pseudo_huber", "huber", "own"],
 )
 def test_the_derivative_by_a_parameter_is_that_of_finite_differences(make, x64):
     """Of the sum of the first leaf values: the splits of one tree stay as they are under a small change."""

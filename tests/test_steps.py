@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -363,3 +364,40 @@ def test_rounds_before_a_derivative_that_is_not_finite_are_kept_beside_validatio
         )  # fmt: skip
     assert model.n_trees == 1
     assert len(seen) == 1
+
+
+def test_a_loss_without_a_minimum_stops_where_scores_are_rounded():
+    """A scale that falls for ever ends where the next float of the mean is a cliff: told by the loss in float64."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    y = X[:, 0] + np.exp(0.7 * X[:, 1]) * rng.normal(size=600)
+    loss = Loss(normal, n_outputs=2, hessian="full")
+    spec = Spec(n_estimators=100, grow_policy="depthwise")
+    model, history = jboost.fit(loss, X, y, spec=spec, hyper=FULL_STEPS)
+    mean, log_scale = np.asarray(jboost.predict(model, X), np.float64).T
+    exact = np.mean(0.5 * np.square((y - mean) * np.exp(-log_scale)) + log_scale)
+    before = np.concatenate([[np.log(y.std()) + 0.5], history.train_loss[:-1]])
+    assert len(history.train_loss) == 100
+    assert np.all(history.train_loss <= before + ROUNDING * (1 + np.abs(before)))
+    np.testing.assert_allclose(exact, history.train_loss[-1], atol=1e-3 * abs(exact))
+
+
+class TooFar:
+    """A leaf rule of one's own, which nothing shortens."""
+
+    needs_all_rows: ClassVar[bool] = False
+
+    def leaf_values(self, leaves):
+        return -3.0 * leaves.sum_of_g() / (leaves.sum_of_h() + 1e-6)
+
+    def base_score(self, loss, rows, reduce):
+        return jboost.best_constant(loss, rows, reduce)
+
+
+def test_a_training_loss_that_ends_above_its_start_is_told_of():
+    X = np.arange(64.0)[:, None]
+    loss = Loss(losses.squared_error.function, leaf=TooFar())
+    with pytest.warns(
+        UserWarning, match=r"the training loss ended at .*, above the .* that the base score has"
+    ):
+        jboost.fit(loss, X, X[:, 0] ** 2, spec=Spec(n_estimators=5), hyper=Hyper(learning_rate=1.0))

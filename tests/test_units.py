@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import optimize
 
 import jboost
 from jboost import Hyper, Loss, Spec, losses
 
 N = 300
-SPEC = Spec(n_estimators=10, max_depth=3, penalties="relative")
+SPEC = Spec(n_estimators=10, max_depth=3)
 PENALISED = Hyper(reg_lambda=3.0, reg_alpha=0.7, gamma=0.2, min_child_weight=5.0)
 
 
@@ -130,26 +131,64 @@ def test_a_weight_of_2_is_a_row_twice(rows):
 
 
 def test_penalties_in_units_by_hand():
-    """One split of four rows under the logistic loss: h = 3/16 at the base score, the unit of both penalties."""
-    X, y = np.array([[0.0], [0.0], [0.0], [1.0]]), np.array([0.0, 0.0, 0.0, 1.0])
+    """One split of six rows under the logistic loss: h = 1/4 at the base score, the unit of both penalties."""
+    X, y = np.array([[0.0], [0.0], [0.0], [0.0], [1.0], [1.0]]), np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])
     hyper = Hyper(learning_rate=1.0, reg_lambda=2.0, min_child_weight=1.0)
-    spec = Spec(n_estimators=1, max_depth=1, penalties="relative")
-    p, h = 0.25, 0.1875
+    spec = Spec(n_estimators=1, max_depth=1)
+    g, h = [1.0, -1.0], 0.25
     relative, _ = jboost.fit(losses.logistic, X, y, spec=spec, hyper=hyper)
-    expected = [-3 * p / (3 * h + 2 * h), (1 - p) / (h + 2 * h)]
+    expected = [-g[0] / (4 * h + 2 * h), -g[1] / (2 * h + 2 * h)]
     np.testing.assert_allclose(np.asarray(relative.leaf_value).ravel(), expected, rtol=1e-5)
-    gain = 0.5 * ((3 * p) ** 2 / (5 * h) + (1 - p) ** 2 / (3 * h))
+    gain = 0.5 * (g[0] ** 2 / (6 * h) + g[1] ** 2 / (4 * h))
     np.testing.assert_allclose(relative.trees.gain.ravel(), gain, rtol=1e-5)
-    np.testing.assert_allclose(np.asarray(relative.leaf_hessian).ravel(), [3 * h, h], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(relative.leaf_hessian).ravel(), [4 * h, 2 * h], rtol=1e-5)
     absolute = Spec(n_estimators=1, max_depth=1, penalties="absolute")
     found, _ = jboost.fit(
         losses.logistic, X, y, spec=absolute, hyper=Hyper(learning_rate=1.0, min_child_weight=0.1)
     )
-    expected = [-3 * p / (3 * h + 1), (1 - p) / (h + 1)]
+    expected = [-g[0] / (4 * h + 1), -g[1] / (2 * h + 1)]
     np.testing.assert_allclose(np.asarray(found.leaf_value).ravel(), expected, rtol=1e-5)
     many, target = np.repeat(X, 20, axis=0), np.repeat(y, 20)
     with pytest.warns(UserWarning, match="min_child_weight"):
         jboost.fit(losses.logistic, many, target, spec=absolute, hyper=Hyper(min_child_weight=20.0))
+
+
+@pytest.mark.parametrize("rare", [0.25, 0.01, 0.0005])
+def test_the_unit_of_h_where_a_class_is_rare(rare):
+    """The curvature that holds as far as a row would go: where its loss has fallen by 0.45 of the slope's promise."""
+    n = 4000
+    y = (np.arange(n) < rare * n).astype(float)
+    h, at = rare * (1 - rare), np.log(rare / (1 - rare))
+
+    def curvature(sign, g):  # of rows of log(1 + exp(-sign score))
+        def excess(share):
+            moved = at + share * sign * abs(g) / h
+            return np.logaddexp(0, -sign * moved) - np.logaddexp(0, -sign * at) + 0.45 * share * g * g / h
+
+        return h if excess(1.0) <= 0 else h / optimize.brentq(excess, 1e-9, 1.0)
+
+    of_rare, of_common = curvature(1, 1 - rare), curvature(-1, rare)
+    expected = (of_rare + of_common) / 2  # both kinds of rows pull as strongly
+    problem, _ = jboost.boosting.init(losses.logistic, np.arange(n)[:, None] % 7, y)
+    np.testing.assert_allclose(problem.units.h, expected, rtol=2.0**-8)  # so near the share is found
+    assert problem.units.h > max(h, 0.02)
+
+
+def test_a_rare_class_is_not_learned_by_heart():
+    """No leaf of ten rows with one of a rare class says more of it than the rows allow."""
+    rng = np.random.default_rng(0)
+    n = 20_000
+    X, y = (
+        rng.normal(size=(n, 5)),
+        (np.arange(n) % 2000 == 0).astype(float),
+    )  # ten positives, by chance anywhere
+    model, history = jboost.fit(losses.logistic, X, y, spec=Spec(n_estimators=50, max_depth=4))
+    held_out = rng.normal(size=(n, 5))
+    score = np.asarray(jboost.predict(model, held_out))
+    risk = np.mean(np.logaddexp(0, score) - y * score)
+    constant = -(y.mean() * np.log(y.mean()) + (1 - y.mean()) * np.log1p(-y.mean()))
+    assert history.train_loss[-1] < history.train_loss[0]
+    assert risk < 2 * constant
 
 
 def test_derivatives_go_through_the_units():
@@ -159,7 +198,7 @@ def test_derivatives_go_through_the_units():
         X = rng.normal(size=(40, 2))
         y = np.exp(X[:, 0])
         data = jboost.bin_features(X, 8)
-        spec = Spec(n_estimators=3, max_depth=2, penalties="relative")
+        spec = Spec(n_estimators=3, max_depth=2)
 
         def risk(weights, power):
             hyper = Hyper(reg_lambda=4.0, reg_alpha=0.3)

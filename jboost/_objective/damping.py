@@ -22,6 +22,7 @@ from jboost._tree import take_leaves
 ROUNDING = 16  # units of rounding of a loss that are no rise
 NOISE = 4  # times what rounding was seen to do to a loss, which is no rise either
 NUDGE = 8  # units of rounding of a score: so small a move shows how a loss is rounded
+WIDE = 128  # times as far a score is moved to see how steep the loss is on both sides
 AVERAGES = 8  # average losses below which the terms of a loss are taken to lie
 SUFFICIENT = 0.25  # of what its slope promises: so much a step that was shortened must lower the loss by
 SHORTEST = 2.0**-96  # of a step: a shorter one is none
@@ -103,41 +104,56 @@ def is_told_by_rows(loss: Any) -> bool:
 
 
 def _rises(step: Step, factor: Float[Array, "leaves #k"]) -> Bool[Array, "leaves #k"]:
-    """Say which leaves this share of a step raises, or lowers too little if it was shortened."""
+    """Say which leaves this share of a step raises, or lowers too little if it was shortened.
+
+    So does one after which rounding a score moves the loss by more than it falls: a loss without a minimum may fall
+    for ever in exact numbers, where the next float of the score is a cliff.
+    """
     leaves, before, leaf_value = step
-    weight, rate = leaves.weight, leaves.hyper.learning_rate
+    weight, rate, eps = leaves.weight, leaves.hyper.learning_rate, jnp.finfo(leaves.weight.dtype).eps
     size, slope = jnp.abs(before.value), (before.g * take_leaves(leaf_value, leaves.leaf)).sum(axis=1)
-    rounding_of_row = ROUNDING * jnp.finfo(weight.dtype).eps * size + NOISE * _noise(step)
+    taken, whole = factor * leaf_value, factor * leaf_value / rate
+    one, none = jnp.ones_like(rate), jnp.zeros_like(rate)
+    shares = jnp.stack([one, 1 / rate, one, one, none])
+    nudges = eps * jnp.array([0, 0, WIDE * NUDGE, -WIDE * NUDGE, NUDGE], rate.dtype)
+
+    def value_at(place: tuple[Array, Array]) -> Array:
+        score = leaves.score + take_leaves(place[0] * taken, leaves.leaf)
+        return value_by_row(leaves.loss, score * (1 + place[1]), leaves.rows)
+
+    after, after_whole, up, down, nudged = jax.lax.map(value_at, (shares, nudges))
+    moved = leaves.score * (1 + NUDGE * eps) - leaves.score
+    bend = (before.h * jnp.square(moved) / 2).sum(axis=1)
+    noise = jnp.abs(nudged - before.value - (before.g * moved).sum(axis=1) - bend)
+    # What a parabola makes of a wide move, made of a small one: the rounding of the loss itself does not count here.
+    cliff = jnp.maximum(jnp.abs((up + down) / 2 - after) / WIDE**2 - bend, 0)
     cap = CAP * total(weight * (size + jnp.abs(slope)), leaves.reduce)
 
-    def change(share: Array) -> tuple[Array, Array, Array, Array]:
-        taken = share * factor * leaf_value
-        score = leaves.score + take_leaves(taken, leaves.leaf)
-        rise = value_by_row(leaves.loss, score, leaves.rows) - before.value
-        rise = jnp.minimum(jnp.where(jnp.isnan(rise), jnp.inf, weight * rise), cap)
-        of_rows = jnp.where(weight > 0, jnp.stack([rise, weight * rounding_of_row, weight * slope]), 0)
-        risen, rounding, slope_of_leaf = _by_leaf(step, of_rows)
-        penalty = _penalty(step, taken)
-        return risen + penalty, risen[:, 0].sum() + penalty.sum(), rounding, slope_of_leaf
+    def counted(rise: Array) -> Array:
+        return jnp.minimum(jnp.where(jnp.isnan(rise), jnp.inf, weight * rise), cap)
 
-    shares = jnp.stack([jnp.ones_like(rate), 1 / rate])
-    (taken, whole), (in_all, _), (rounding, _), (slope_of_leaf, _) = jax.lax.map(change, shares)
-    promised = SUFFICIENT * factor * jnp.minimum((slope_of_leaf + _alpha(step, leaf_value)) / rate, 0)
-    rises = ~((taken <= rounding) & ((whole <= promised + rounding) | (factor == 1)))
+    of_rows = jnp.stack(
+        [
+            counted(after - before.value),
+            counted(after_whole - before.value),
+            counted(cliff),
+            weight * jnp.where(jnp.isfinite(noise), noise, 0),
+            weight * size,
+            weight * slope,
+        ]
+    )
+    sums = _by_leaf(step, jnp.where(weight > 0, of_rows, 0))
+    risen, risen_of_whole, cliff, noise, size, slope = sums
+    rounding = ROUNDING * eps * size + NOISE * noise
+    penalty, penalty_of_whole = _penalty(step, taken), _penalty(step, whole)
+    promised = SUFFICIENT * factor * jnp.minimum((slope + _alpha(step, leaf_value)) / rate, 0)
+    lowers = (risen_of_whole + penalty_of_whole <= promised + rounding) | (factor == 1)
+    sound = cliff <= jnp.abs(risen) + NOISE * rounding
+    rises = ~((risen + penalty <= rounding) & lowers & sound)
     # Trees of several outputs move the same rows: where none of their leaves rises, all may still do together.
-    all_rise = ~(in_all <= rounding[:, 0].sum())
+    all_rise = ~(risen[:, 0].sum() + penalty.sum() <= rounding[:, 0].sum())
     shortens = rises & (factor > 0)
     return jnp.where(jnp.any(shortens), shortens, all_rise & (factor > 0))
-
-
-def _noise(step: Step) -> Float[Array, " n"]:
-    """Return what the loss of each row is off by where the score moves by next to nothing."""
-    score, before = step.leaves.score, step.before
-    nudged = score * (1 + NUDGE * jnp.finfo(score.dtype).eps)
-    moved = nudged - score
-    expected = (before.g * moved + before.h * jnp.square(moved) / 2).sum(axis=1)
-    noise = jnp.abs(value_by_row(step.leaves.loss, nudged, step.leaves.rows) - before.value - expected)
-    return jnp.where(jnp.isfinite(noise), noise, 0)
 
 
 def _by_leaf(step: Step, values: Float[Array, "c n"]) -> Float[Array, "c leaves #k"]:

@@ -69,12 +69,16 @@ class Loss(Objective):
         ``diagonal(score, y) -> [k]`` of one row of several outputs: the second derivative by each of them, where a
         formula takes one pass, and automatic differentiation k. It must be the true one: what is to be taken instead
         of it is a `curvature`.
-
     majorant : callable or None, default None
         ``majorant(a) -> c`` with L(s + u) - L(s) <= g u + c h u^2 for every row, score s and step u of at most a in
         any output, h being the second derivative: 1/2 for a quadratic loss, and (exp(a) - a - 1) / a^2 where the third
         derivative is never larger than the second. Rounds in which it shows that no step raises the loss need not look
         at the rows; it changes no model, and goes with the function: replace both. Not used beside a curvature.
+    adapt : callable or None, default None
+        ``adapt(function, score, y, weight) -> function``: the function with the numbers of the round that begins at
+        these scores, given those of all rows, [n] or [n k]; a callable pytree of the same form. It is called before the
+        base score is searched for, with scores of 0, and before each round. The loss that the training history tells is
+        that of the round, the mean loss of validation rows that of the base score.
 
     Raises
     ------

@@ -9,14 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Float
 
 from jboost._objective.leaf_rules import LeafRule, Newton
+from jboost._objective.rows import Rows, gathered
+from jboost._runtime.dividing import all_rows
 from jboost._runtime.parametrised import ByValue, Parametrised, parametrised
 from jboost._runtime.typing import identity
 
 HessianKind = Literal["diagonal", "full", "first_order"]
 
-_PARTS = ("function", "leaf", "curvature", "constant", "diagonal", "majorant")  # which may hold numbers
+_FUNCTIONS = ("curvature", "constant", "diagonal", "majorant", "adapt")  # that a loss may bring
+_PARTS = ("function", "leaf", *_FUNCTIONS)  # which may hold numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,7 @@ class Objective(ByValue):
     constant: Callable[..., Any] | None = None
     diagonal: Callable[..., Any] | None = None
     majorant: Callable[..., Any] | None = None
+    adapt: Callable[..., Any] | None = None
 
     needs_all_rows: ClassVar[bool] = False  # whether the rows depend on each other
     pads: ClassVar[bool] = True  # whether rows of weight 0 may be added
@@ -47,7 +53,7 @@ class Objective(ByValue):
         for name in ("function", "inverse_link"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be callable, got {getattr(self, name)!r}")
-        for name in ("check_target", "curvature", "constant", "diagonal", "majorant"):
+        for name in ("check_target", *_FUNCTIONS):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be callable or None, got {getattr(self, name)!r}")
         if self.n_outputs is not None and (type(self.n_outputs) is not int or self.n_outputs < 1):
@@ -65,14 +71,11 @@ class Objective(ByValue):
             raise TypeError(f"leaf must have needs_all_rows, True or False, got {self.leaf!r}")
         if self.curvature is not None and self.hessian == "first_order":
             raise ValueError('curvature must be None with hessian="first_order", which takes 1 instead')
-        if self.diagonal is not None and self.needs_all_rows:
-            raise ValueError(
-                f"diagonal must be None for a {type(self).__name__}: it is a function of one row"
-            )
-        if self.majorant is not None and self.needs_all_rows:
-            raise ValueError(
-                f"majorant must be None for a {type(self).__name__}: it bounds the loss of one row"
-            )
+        for name in ("diagonal", "majorant", "adapt"):
+            if getattr(self, name) is not None and self.needs_all_rows:
+                raise ValueError(
+                    f"{name} must be None for a {type(self).__name__}: it is about a loss of one row"
+                )
         if self.hessian == "full" and self.needs_all_rows:
             raise ValueError(
                 f'hessian must be "diagonal" or "first_order" for a {type(self).__name__}, got "full"'
@@ -81,6 +84,17 @@ class Objective(ByValue):
     def __call__(self, *args: Any) -> jax.Array:
         """Return the loss."""
         return self.function(*args)
+
+    def adapted(self, score: Float[jax.Array, "n k"], rows: Rows) -> Any:
+        """Return the loss of the round that begins at these scores: itself, unless it adapts to them."""
+        if self.adapt is None:
+            return self
+        if rows.axis is not None:
+            score, rows = all_rows(score, rows.axis), gathered(rows)
+        shaped = score[:, 0] if self.n_outputs is None else score
+        function = self.function.whole if isinstance(self.function, Parametrised) else self.function
+        weight = jnp.asarray(rows.weight, score.dtype)
+        return dataclasses.replace(self, function=self.adapt(function, shaped, rows.y, weight))
 
 
 @dataclass(frozen=True)

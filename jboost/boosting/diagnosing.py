@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -27,6 +28,7 @@ from jboost.boosting.rounds import Problem, Round, State
 TOO_FEW = 5  # times min_child_samples: so many rows hardly leave room for two sides
 MANY_ROWS = 50  # from which on a fit should find something to split
 SAME_STEP = 1e-3  # relative: rows that want steps so alike need no split
+RISEN = 1e-4  # relative: less may be rounding
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
 
@@ -53,6 +55,21 @@ def find_start(
         check_derivatives(loss, value, g, h, rows.weight)
         check_range(g, rows.weight)
     return base, units
+
+
+def adapted_at(problem: Problem, base: Any, traced: bool) -> Any:
+    """Return the loss with the numbers that it has where boosting starts, if it adapts to the scores."""
+    loss = problem.loss
+    if loss.adapt is None:
+        return loss
+    # A number of Python's is another type to a program than an array.
+    loss = jax.tree.map(lambda leaf: as_array(leaf, float) if isinstance(leaf, float) else leaf, loss)
+    numbers = (_adapted if traced else program(_adapted))(loss, problem.train, base)
+    return jax.tree.unflatten(jax.tree.structure(loss), numbers)
+
+
+def _adapted(loss: Any, rows: Rows, base: Array) -> list[Any]:
+    return jax.tree.leaves(loss.adapted(_score_at(rows, base), rows))
 
 
 def _base_score(loss: Any, rows: Rows) -> Float[Array, " k"]:
@@ -146,6 +163,18 @@ def warn_if_nothing_was_split(problem: Problem, rounds: Round) -> None:
         )
     else:
         _warn_of_what_forbids_splits(problem, int(used.sum()), gradient)
+
+
+def warn_if_loss_rose(problem: Problem, rounds: Round, loss: Any) -> None:
+    """Say so where the training loss ended above where it began."""
+    history = np.asarray(rounds.train_loss)
+    if problem.loss.adapt is not None or not history.size or not np.isfinite(loss):
+        return
+    if loss > history[0] + RISEN * np.abs([history[0], history.min()]).max():
+        warn(
+            f"the training loss ended at {float(loss):.6g}, above the {history[0]:.6g} that the base score has; lower "
+            "Hyper.learning_rate, which should be at most 1, or raise Hyper.subsample or Hyper.reg_lambda"
+        )
 
 
 def _sums_in_units(units: Units, g: Any, h: Any, weight: Any) -> tuple[float, float]:

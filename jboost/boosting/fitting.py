@@ -11,7 +11,7 @@ from jboost._runtime.typing import is_traced, kept_concrete
 from jboost._spec import Hyper, Spec
 from jboost.boosting.callbacks import check_callbacks
 from jboost.boosting.chunks import begin_to_compile, drive
-from jboost.boosting.diagnosing import warn_if_nothing_was_split
+from jboost.boosting.diagnosing import warn_if_loss_rose, warn_if_nothing_was_split
 from jboost.boosting.loop import finish, prepare
 from jboost.boosting.on_host import check_not_traced, watch_on_host
 from jboost.boosting.rounds import run, train_loss
@@ -140,9 +140,10 @@ def fit(
         if watch is not None:
             state = dataclasses.replace(state, best_metric=watch.to_beat)
         rounds, loss_after = drive(problem, state, verbose, functions, watch)
-        problem = dataclasses.replace(
-            problem, spec=spec
-        )  # patience is no part of what only the host measures
+        if init_model is None:
+            warn_if_loss_rose(problem, rounds, loss_after)
+        # Patience is no part of what only the host measures.
+        problem = dataclasses.replace(problem, spec=spec)
         rounds, history = cut_after_best(problem, rounds, loss_after, state.best_metric)
         if init_model is None:  # which may have left nothing to learn
             warn_if_nothing_was_split(problem, rounds)

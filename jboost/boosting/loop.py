@@ -19,7 +19,7 @@ from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import as_array, is_traced, kept_concrete
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost.boosting import rounds as _rounds
-from jboost.boosting.diagnosing import find_start
+from jboost.boosting.diagnosing import adapted_at, find_start
 from jboost.boosting.on_host import check_not_traced
 from jboost.boosting.preparing import (
     OF_TRAINING,
@@ -80,6 +80,8 @@ def prepare(
         try_functions(problem)
         feature_weight = as_feature_weight(feature_weights, problem)
         problem = dataclasses.replace(problem, edges=binned.edges, feature_weight=feature_weight)
+        zeros = as_array(np.zeros(problem.loss.n_outputs or 1, problem.train.weight.dtype))
+        problem = dataclasses.replace(problem, loss=adapted_at(problem, zeros, traced))
         bins = None if init_model is None else binned.bins
         del rows, binned  # bins that were laid out anew, unless somebody else holds them
         n_before = 0 if init_model is None else init_model.n_trees
@@ -89,12 +91,12 @@ def prepare(
 
         def compiling() -> None:
             if begin is not None:
-                zeros = np.zeros(problem.loss.n_outputs or 1, problem.train.weight.dtype)
                 begin(problem, lambda: start(zeros))
 
         given_base = base_score if init_model is None else init_model.base
         base, units = find_start(problem, given_base, traced, compiling)
-        problem, state = dataclasses.replace(problem, base=base, units=units), start(base)
+        loss = adapted_at(problem, base, traced)
+        problem, state = dataclasses.replace(problem, loss=loss, base=base, units=units), start(base)
         if not traced:
             check_sampler(problem, state)
         return problem, state, init_model

@@ -149,7 +149,8 @@ class Tried(NamedTuple):
 
 def try_step(problem: Problem, state: State) -> Tried:
     """Add one round, in which steps that would raise the loss of a leaf are shortened or said to be there."""
-    rows, loss, spec, hyper = problem.train, problem.loss, problem.spec, problem.hyper
+    rows, spec, hyper = problem.train, problem.spec, problem.hyper
+    loss = problem.loss.adapted(state.score, rows)
     reduce = _devices.reduce_over(rows.axis)
     row_key, column_key = jax.vmap(jax.random.fold_in, (None, 0))(
         state.key, 2 * state.round + jnp.arange(2, dtype=jnp.int32)
@@ -196,7 +197,8 @@ def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:
 
 def train_loss(problem: Problem, state: State) -> Float[Array, ""]:
     """Average the loss over the training rows as things stand."""
-    return _plain_mean(value_by_row(problem.loss, state.score, problem.train), problem.train)
+    loss = problem.loss.adapted(state.score, problem.train)
+    return _plain_mean(value_by_row(loss, state.score, problem.train), problem.train)
 
 
 def _plain_mean(values: Float[Array, " n"], rows: Rows) -> Float[Array, ""]:

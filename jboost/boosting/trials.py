@@ -15,7 +15,7 @@ from jboost._objective.leaves import Derivatives, Leaves
 from jboost._objective.loss import NOT_JAX
 from jboost._objective.resolve import abstract_arguments
 from jboost._objective.rows import Rows
-from jboost._runtime.parametrised import Parametrised
+from jboost._runtime.parametrised import Parametrised, parametrised
 from jboost._runtime.programs import program
 from jboost.boosting.rounds import Problem, State
 from jboost.metrics import Metric
@@ -42,6 +42,8 @@ def try_functions(problem: Problem) -> None:
         _expect("majorant", form, _form_of("majorant", form, problem.loss.majorant, largest), (), "f")
     if _is_brought(problem.loss.constant):
         _try_constant(problem)
+    if _is_brought(problem.loss.adapt):
+        _try_adapt(problem, score)
     if _is_brought(type(problem.loss.leaf)):
         _try_rule(problem, score)
 
@@ -105,6 +107,21 @@ def _try_constant(problem: Problem) -> None:
     found = _form_of("constant", form, lambda y: loss.constant(y, mean), problem.train.y)
     shape = () if getattr(found, "shape", None) == () else (loss.n_outputs or 1,)
     _expect("constant", form, found, shape, "f")
+
+
+def _try_adapt(problem: Problem, score: Any) -> None:
+    loss, form = problem.loss, "adapt(function, score, y, weight) -> function"
+
+    def adapted(score: Array) -> Any:
+        return parametrised(loss.adapted(score, problem.train).function)
+
+    found, own = _form_of("adapt", form, adapted, score), parametrised(loss.function)
+    forms = [[(jnp.shape(number), jnp.result_type(number)) for number in one.numbers] for one in (found, own)]
+    if found.code != own.code or forms[0] != forms[1]:
+        raise ValueError(
+            f"adapt must be a function {form}, that returns what it was given with other numbers of the same form, got "
+            f"{found.whole!r} for {own.whole!r}"
+        )
 
 
 def _try_rule(problem: Problem, score: Any) -> None:
