@@ -11,15 +11,24 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from jboost._fixed_point import total
+from jboost._fixed_point import find_scale, sum_by_group, total
 from jboost._objective.rows import Rows, per_row
 from jboost._runtime.closures import with_explicit_closure
-from jboost._runtime.typing import Reduce, varying_alike
+from jboost._runtime.typing import FIXED_POINT_BITS, Reduce, varying_alike
 
 MAX_ITERATIONS = 100
 CLEARLY_FLATTER = 0.9
 HOPELESS_DAMPING = 1e6
-ROUNDING = 16  # units of rounding below which a mean over the rows is taken for noise
+ROUNDING = 8  # units of rounding below which a mean over the rows is taken for noise
+FIRST_DAMPING = 1e-3
+LEAST_DAMPING = 1 / 64  # after a step that failed: less would hardly change the step
+HARDLY_FLATTER = (
+    0.3  # times the slope before: what a Newton step leaves of it where the minimum lies at infinity is 1/e
+)
+BOUND = 4.0  # on a step, times 1 or the size of the score
+EDGE = (
+    1e-3  # of a score: where so short a step leaves the range of the floats, the loss falls without a bound
+)
 
 
 def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[Array, " k"]:
@@ -28,8 +37,16 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     A loss may bring a formula for it, `constant`, for rows without offset. Else it is found by damped Newton steps,
     then one differentiable step whose derivative by weights, targets and the parameters of the loss is that of the
     implicit function. Rows of weight 0 do not count, even when their loss is NaN.
-    Where the minimum lies at infinity (a Poisson target of zeros, one class only) the result is finite and its gradient
-    negligible; where the loss does not depend on c at all, as in a ranking, it is 0.
+
+    Where there is no minimum the result is finite all the same:
+
+    - where it lies at infinity (a Poisson target of zeros, a class that does not occur, degrees of freedom of a normal
+      target), what is left to gain is lost in rounding;
+    - where the loss falls without a bound (the deviation of a constant target), it is the last place that floats reach,
+      a logarithm of about -88;
+    - where the loss does not depend on c at all, as in a ranking, it is 0;
+    - where outputs could change places, as the parts of a mixture, they may stay equal, or one part may vanish: the
+      result is a stationary point, not the best one. Give a `base_score` then.
 
     Parameters
     ----------
@@ -72,7 +89,7 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     frozen, rows_frozen, share_frozen = jax.lax.stop_gradient((parameters, rows, share))
     start = _mean_of_target(loss, rows_frozen, share_frozen, reduce)
     minimum = _minimise(lambda constant: moments(constant, *frozen), origin, start, loss.needs_all_rows)
-    return _with_implicit_derivative(moments, minimum, *parameters)
+    return _with_implicit_derivative(moments, minimum.constant, *parameters)
 
 
 def weighted_mean(weight: Float[Array, " n"], reduce: Reduce | None = None) -> Callable[[Any], Array]:
@@ -96,18 +113,37 @@ def weighted_mean(weight: Float[Array, " n"], reduce: Reduce | None = None) -> C
 class _Moments(NamedTuple):
     """The mean loss at one constant, its derivatives, and the sizes that bound their rounding."""
 
-    value: Array  # []
-    value_size: Array  # [] mean of |loss|
-    g: Array  # [k]
-    g_size: Array  # [k] mean of |g|
+    means: Array  # [1 + k] of the loss and of g
+    sizes: Array  # [1 + k] those of their magnitudes, as powers of two above them
     h: Array  # [k k]
+
+    @property
+    def value(self) -> Array:
+        return self.means[0]
+
+    @property
+    def value_size(self) -> Array:
+        return self.sizes[0]
+
+    @property
+    def g(self) -> Array:
+        return self.means[1:]
+
+    @property
+    def g_size(self) -> Array:
+        return self.sizes[1:]
 
 
 class _Search(NamedTuple):
-    constant: Array  # [k]
+    constant: Array  # [k] the best place so far
     at: _Moments
-    first_g_size: Array  # [k] at the place the steps start from
+    trial: Array  # [k] the place to look at next
+    gain: Array  # [] twice what a parabola through the best place promises
+    limited: Array  # [] whether the bound on steps brought the trial nearer
+    largest: Array  # [] value_size so far
     damping: Array  # []
+    reach: Array  # [k] above 1 times a Newton step, or times the bound if that limits; below 1 a share of the bound
+    fails: Array  # [] in a row
     iteration: Array  # []
     done: Array  # []
 
@@ -116,32 +152,38 @@ def _moments_of_loss(loss: Any, reduce: Reduce | None) -> Callable[[Array, Rows,
     """Return the function (constant [k], rows, share of the weight [n]) -> moments of the loss."""
 
     def moments(constant: Array, rows: Rows, share: Array) -> _Moments:
-        def mean(values: Array) -> Array:
-            return _mean_by_share(values, share, reduce)
+        def mean(values: Array) -> tuple[Array, Array]:
+            return _mean_and_size(values, share, reduce)
 
         constant, _ = varying_alike(constant, share)  # or its gradient would be summed over the devices
-        value, g, h = _at_constant(loss, constant, rows, mean)
-        return _Moments(mean(value)[0], mean(jnp.abs(value))[0], mean(g), mean(jnp.abs(g)), (h + h.T) / 2)
+        k = constant.size
+        by_row, h = _at_constant(loss, constant, rows, lambda values: mean(values)[0])
+        means, sizes = mean(by_row)  # in one sum, which is sooner compiled than several
+        h = means[1 + k :, None] if h is None else (h + h.T) / 2
+        return _Moments(means[: 1 + k], sizes[: 1 + k], h)
 
     return moments
 
 
 def _at_constant(
     loss: Any, constant: Array, rows: Rows, mean: Callable[[Array], Array]
-) -> tuple[Float[Array, "1 n"], Float[Array, "k n"], Float[Array, "k k"]]:
-    """Return value and g of the rows, which lie last for XLA's loops to run along them, and the mean Hessian."""
+) -> tuple[Float[Array, "c n"], Float[Array, "k k"] | None]:
+    """Return value and g of the rows, which lie last for XLA's loops to run along them, and the mean Hessian.
+
+    A second derivative by one output lies below the value and g instead.
+    """
 
     def at(constant: Array) -> tuple[Array, Array]:
         return _value_and_grad(loss, constant, rows)
 
     if loss.curvature is not None or loss.hessian == "first_order":
-        return *at(constant), _curvature_without_tangents(loss, constant, rows, mean)
+        return jnp.concatenate(at(constant)), _curvature_without_tangents(loss, constant, rows, mean)
     if constant.size == 1:
-        (value, g), (_, dg) = jax.jvp(at, (constant,), (jnp.ones_like(constant),))
-        return value, g, mean(dg)[None]
-    (value, g), tangent = jax.linearize(at, constant)
+        by_row, (_, h) = jax.jvp(at, (constant,), (jnp.ones_like(constant),))
+        return jnp.concatenate([*by_row, h]), None
+    by_row, tangent = jax.linearize(at, constant)
     units = jnp.eye(constant.size, dtype=constant.dtype)
-    return value, g, jax.lax.map(lambda step: mean(tangent(step)[1]), units)
+    return jnp.concatenate(by_row), jax.lax.map(lambda step: mean(tangent(step)[1]), units)
 
 
 def _value_and_grad(
@@ -182,13 +224,19 @@ def _score_of(loss: Any, constant: Array, rows: Rows) -> Float[Array, "n *k"]:
     return score[:, 0] if loss.n_outputs is None else score
 
 
-def _mean_by_share(
-    values: Float[Array, "k n"], share: Float[Array, " n"], reduce: Reduce | None
-) -> Float[Array, " k"]:
-    """Sum share * values over the rows."""
+def _mean_and_size(
+    values: Float[Array, "c n"], share: Float[Array, " n"], reduce: Reduce | None
+) -> tuple[Float[Array, " c"], Float[Array, " c"]]:
+    """Sum share * values over the rows; and a power of two, up to twice the sum of the magnitudes."""
     counts = (share > 0)[None] | jnp.isfinite(values)  # so that a weight of 0 has a derivative too
     products = jnp.where(counts, share[None] * values, 0)
-    return jax.vmap(lambda row: total(row, reduce))(products)
+
+    def of_one(column: Array) -> tuple[Array, Array]:
+        scale = find_scale(column, reduce)
+        size = jnp.where(scale.count > 0, 2.0**FIXED_POINT_BITS / scale.factor, 0)
+        return sum_by_group(column, None, 1, reduce, scale)[0, 0], size[0]
+
+    return jax.vmap(of_one)(products[..., None])
 
 
 def _mean_of_target(loss: Any, rows: Rows, share: Array, reduce: Reduce | None) -> Float[Array, " k"]:
@@ -202,8 +250,14 @@ def _mean_of_target(loss: Any, rows: Rows, share: Array, reduce: Reduce | None) 
     return total(jnp.where(share[:, None] > 0, share[:, None] * target, 0), reduce)
 
 
-def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array, may_be_level: bool) -> Array:
+def _minimise(
+    moments: Callable[[Array], _Moments], origin: Array, start: Array, may_be_level: bool
+) -> _Search:
     """Minimise by Newton steps damped as in Marquardt (1963), from the better of two places.
+
+    Nothing is known of the units of the scores. So steps are bounded by the size of the score, and the bound, or else
+    the Newton step itself, is doubled as long as the slope does not change its sign: a score of 1e9, or a logarithm of
+    1e-9, is reached in a few passes over the rows, and so is a place towards infinity where nothing is left to gain.
 
     Where the loss may not depend on the constant at all, while its weighted derivatives do not sum to 0, a step must
     make the slope clearly smaller, and the search soon gives up.
@@ -211,57 +265,114 @@ def _minimise(moments: Callable[[Array], _Moments], origin: Array, start: Array,
     eps = jnp.finfo(origin.dtype).eps
 
     def advance(state: _Search) -> _Search:
-        step = _damped_step(state.at, state.damping)
-        place = jnp.where(state.iteration == 0, origin, start)
+        new, step = moments(state.trial), state.trial - state.constant
         starting = state.iteration < 2
-        trial = jnp.where(starting, place, state.constant + step)
-        at = moments(trial)
-        accept = jnp.where(starting, at.value < state.at.value, _is_better(at, state.at, step, may_be_level))
+        finite = jnp.all(jnp.isfinite(new.means))
+        is_better = _is_better(new, state.at, step, may_be_level)
+        accept = finite & jnp.where(starting, new.value < state.at.value, is_better)
         constant, at = jax.tree.map(
-            lambda a, b: jnp.where(accept, a, b), (trial, at), (state.constant, state.at)
+            lambda new, old: jnp.where(accept, new, old), (state.trial, new), (state.constant, state.at)
         )
-        damping = jnp.where(accept, jnp.maximum(state.damping / 8, eps**2), state.damping * 4)
-        first_g_size = jnp.where(starting, at.g_size, state.first_g_size)
-        # Flat up to rounding, or so much flatter than at the start that the minimum must lie at infinity.
-        flat = jnp.abs(at.g) <= jnp.maximum(ROUNDING * eps * at.g_size, eps**2 * first_g_size)
-        at_rest = (jnp.abs(step) <= eps / 2 * jnp.abs(state.constant)) & (~accept | (state.damping < 1))
-        done = jnp.all(flat | at_rest)
+        largest = jnp.maximum(state.largest, jnp.where(accept, at.value_size, 0))
+        fails, damping, reach = _adapted(state, new, step, accept | starting, starting)
+        bound = jnp.where(state.limited, reach, jnp.minimum(reach, 1))
+        bound = BOUND * bound * jnp.maximum(1, jnp.abs(constant))
+        newton, gain, limited = _damped_step(at, damping, bound, largest)
+        longer = newton * jnp.where(state.limited, 1, jnp.maximum(reach, 1))
+        trial = jnp.where(state.iteration == 0, start, constant + longer)
+        reach = jnp.where(state.limited & ~limited, 1, reach)
+        # A Newton step of so little gain that fails shows the rounding of the slope.
+        at_floor = ~accept & ~state.limited & jnp.all(state.reach <= 1) & (state.damping < 1)
+        at_floor &= state.gain <= ROUNDING * eps * at.value_size
+        at_edge = ~finite & jnp.all(jnp.abs(step) <= EDGE * jnp.abs(constant))
+        done = jnp.all(trial == constant) | at_floor | at_edge
         if may_be_level:
             done |= damping > HOPELESS_DAMPING
-        return _Search(constant, at, first_g_size, damping, state.iteration + 1, done & ~starting)
+        iteration = state.iteration + 1
+        done &= ~starting
+        return _Search(constant, at, trial, gain, limited, largest, damping, reach, fails, iteration, done)
 
     nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(moments, origin))
-    nowhere = nowhere._replace(value=jnp.full_like(nowhere.value, jnp.inf))
-    damping = jnp.asarray(1e-3, origin.dtype)
-    state = _Search(origin, nowhere, nowhere.g_size, damping, jnp.asarray(0), jnp.asarray(False))
-    state = jax.lax.while_loop(lambda s: ~s.done & (s.iteration < MAX_ITERATIONS), advance, state)
-    return state.constant
+    nowhere = nowhere._replace(means=nowhere.means.at[0].set(jnp.inf))
+    zero, none, no = jnp.zeros((), origin.dtype), jnp.asarray(0), jnp.asarray(False)
+    reach, damping = jnp.ones_like(origin), zero + FIRST_DAMPING
+    state = _Search(origin, nowhere, origin, zero, no, zero, damping, reach, none, none, no)
+    return jax.lax.while_loop(lambda s: ~s.done & (s.iteration < MAX_ITERATIONS), advance, state)
 
 
 def _is_better(new: _Moments, old: _Moments, step: Array, may_be_level: bool) -> Array:
-    """Accept a clear decrease, or within the rounding of the mean loss a smaller slope."""
+    """Accept a clear decrease, or within the rounding of the mean loss a smaller slope along the step."""
     rounding = ROUNDING * jnp.finfo(step.dtype).eps * old.value_size
     change = new.value - old.value
-    slope, old_slope = jnp.abs(new.g @ step), jnp.abs(old.g @ step)
+    slope, old_slope = jnp.abs(jnp.sum(new.g * step)), jnp.abs(jnp.sum(old.g * step))
     flatter = (slope < old_slope) | ((slope == old_slope) & (change <= 0))  # or steps might go back and forth
     if may_be_level:
         flatter = slope < CLEARLY_FLATTER * old_slope
-    finite = jnp.isfinite(change) & jnp.all(jnp.isfinite(new.g)) & jnp.all(jnp.isfinite(new.h))
-    return finite & ((change < -rounding) | ((change <= rounding) & flatter))
+    return (change < -rounding) | ((change <= rounding) & flatter)
 
 
-def _damped_step(at: _Moments, damping: Array) -> Array:
-    """Return -(|H| + damping diag H)^-1 g without the directions in which g is only rounding."""
-    scale, values, vectors = _scaled_eigen(at.h)
-    slope = vectors.T @ (scale * at.g)
-    rounding = ROUNDING * jnp.finfo(slope.dtype).eps * (jnp.abs(vectors).T @ (scale * at.g_size))
+def _adapted(
+    state: _Search, new: _Moments, step: Array, accept: Array, starting: Array
+) -> tuple[Array, Array, Array]:
+    """Return the failures in a row, the damping and the reach after a step.
+
+    What fails is undone in this order: the lengthening of a step, the bound that limits it, the damping.
+    """
+    limited, lengthened = state.limited, jnp.any(state.reach > 1)
+    fails = jnp.where(accept, 0, state.fails + 1)
+    # After a failure one step is taken as it is, or every second one would fail.
+    may_go_on = (state.fails == 0) & ~starting
+    old_slope = jnp.sum(state.at.g * step)
+    left = jnp.sum(new.g * step) / jnp.where(old_slope == 0, 1, old_slope)
+    goes_on = may_go_on & (left > jnp.where(limited | lengthened, 0, HARDLY_FLATTER))
+    # Of the outputs only those whose own slope is left: those that are where they should be stay there.
+    least = jnp.where(state.reach > 1, 0, HARDLY_FLATTER)
+    goes_on &= limited | (new.g * jnp.sign(state.at.g) > least * jnp.abs(state.at.g))
+    longer = jnp.where(goes_on, 2 * state.reach, jnp.minimum(1, 2 * state.reach))
+    shorter = jnp.where(limited & ~lengthened, state.reach / 4, jnp.minimum(state.reach, 1))
+    # A large damping belongs to the place where it was found.
+    less = jnp.minimum(state.damping, jnp.sqrt(state.damping)) / 8
+    more = jnp.maximum(state.damping, LEAST_DAMPING) * 4.0**fails
+    more = jnp.where(lengthened | limited, state.damping, more)
+    damping = jnp.maximum(jnp.where(accept, less, more), jnp.finfo(step.dtype).eps ** 2)
+    return fails, damping, jnp.where(accept, longer, shorter)
+
+
+def _damped_step(at: _Moments, damping: Array, bound: Array, largest: Array) -> tuple[Array, Array, Array]:
+    """Return -(|H| + damping diag H)^-1 g, damped further until it is within the bound; g |H|^-1 g; whether it had to.
+
+    Left out are directions in which g is only rounding, and outputs by which all rows together can gain nothing that
+    counts: those whose minimum lies at infinity.
+    """
+    eps = jnp.finfo(at.g.dtype).eps
+    # Where second derivatives overflow, those of an exponential: as large as the first ones.
+    unit = jnp.eye(at.g.size, dtype=at.g.dtype)
+    h = jnp.where(jnp.all(jnp.isfinite(at.h)), at.h, unit * jnp.abs(at.g)[None])
+    gone = jnp.square(at.g_size) <= eps**2 * jnp.minimum(largest, 1) * jnp.abs(_diagonal(h))
+    scale, values, vectors = _scaled_eigen(h)
+    slope = _along(vectors, scale * jnp.where(gone, 0, at.g))
+    rounding = ROUNDING * eps * _along(jnp.abs(vectors), scale * at.g_size)
     slope = jnp.where(jnp.abs(slope) <= rounding, 0, slope)
-    return -scale * (vectors @ (slope / (jnp.abs(values) + damping)))
+    size = jnp.abs(values)
+    gain = jnp.sum(jnp.where(slope == 0, 0, jnp.square(slope) / size))
+    per_bound = jnp.abs(vectors) * (scale / bound)[:, None]
+    least = jnp.max(per_bound * jnp.abs(slope)[None] - size[None])
+    step = -scale * _along(vectors.T, slope / (size + jnp.maximum(damping, least)))
+    return step, gain, least > damping
+
+
+def _along(vectors: Array, column: Array) -> Array:
+    """Multiply as a sum, which is sooner compiled than a product of matrices."""
+    return jnp.sum(vectors * column[:, None], axis=0)
+
+
+def _diagonal(h: Array) -> Array:
+    return jnp.sum(jnp.where(jnp.eye(h.shape[0], dtype=bool), h, 0), axis=0)  # sooner compiled than jnp.diag
 
 
 def _scaled_eigen(h: Array) -> tuple[Array, Array, Array]:
     """Return S and the eigenvalues and vectors of S H S, whose diagonal is one (zero where that of H is)."""
-    diagonal = jnp.abs(jnp.diag(h))
+    diagonal = jnp.abs(_diagonal(h))
     scale = jnp.where(diagonal > 0, jax.lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1)), 1)
     scaled = scale[:, None] * h * scale[None, :]
     if h.shape == (1, 1):
