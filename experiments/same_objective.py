@@ -120,9 +120,8 @@ def _of_lightgbm(case: Case) -> Any:
     given["objective"] = _weighted(case.lightgbm, case.weight) if own else case.lightgbm
     rows = lightgbm.Dataset(case.X, case.y, weight=case.weight, free_raw_data=False)
     booster = lightgbm.train(given, rows, case.rounds)
-    each = [
-        booster.predict(case.X, raw_score=True, num_iteration=n) for n in range(1, booster.num_trees() + 1)
-    ]
+    rounds = range(1, booster.num_trees() + 1)
+    each = [np.asarray(booster.predict(case.X, raw_score=True, num_iteration=n)) for n in rounds]
     start = np.full_like(each[0], _lightgbm_start(case))
     return np.stack([start, *each])
 
