@@ -47,9 +47,12 @@ if os.environ.get("JBOOST_CHECK_TYPES") == "1":
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Most of a test's time is compilation, and most programs are those of the last run.
+# Small ones are kept too: there are thousands, and the other worker and processes of their own (which have these
+# variables) need many of them.
 CACHE = os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 jax.config.update("jax_compilation_cache_dir", CACHE)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 os.environ.setdefault("JBOOST_CACHE", "0")  # a test that needs the library's own cache gives it a folder
 
