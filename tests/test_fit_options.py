@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -241,17 +242,33 @@ def test_the_best_round(metric, best, tol, patience, expected):
     assert follow(np.array(metric, float), best, tol, patience) == expected
 
 
+PATIENT = dataclasses.replace(SMALL, n_estimators=40, n_iter_no_change=3)
+
+
+def watching(maximize):
+    _, valid = parts()
+    metric = jboost.metrics.r2 if maximize else jboost.metrics.rmse
+    return {"valid": (valid.data, jnp.asarray(valid.targets["real"])), "metric": metric}
+
+
+@functools.cache
+def silenced(maximize):
+    """Compile the best round of a fit inside of jit, for all tolerances."""
+
+    @jax.jit
+    def best_round(rate, tol):
+        return fit_real(PATIENT, hyper=Hyper(learning_rate=rate, tol=tol), **watching(maximize))[1].best_round
+
+    return best_round
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("tol", [0.0, 0.02, 0.3])
 def test_rounds_stop_where_the_metrics_of_all_rounds_say(tol, maximize):
-    train, valid = parts()
-    y = valid.targets["real"]
-    metric = jboost.metrics.r2 if maximize else jboost.metrics.rmse
-    options = {"valid": (valid.data, y), "metric": metric, "hyper": Hyper(learning_rate=0.4, tol=tol)}
-    _, every = fit_real(dataclasses.replace(SMALL, n_estimators=40), **options)
-    spec = dataclasses.replace(SMALL, n_estimators=40, n_iter_no_change=3)
-    model, history = fit_real(spec, **options)
+    hyper = Hyper(learning_rate=0.4, tol=tol)
+    _, every = fit_real(dataclasses.replace(SMALL, n_estimators=40), hyper=hyper, **watching(maximize))
+    model, history = fit_real(PATIENT, hyper=hyper, **watching(maximize))
     signed = -every.valid_metric if maximize else every.valid_metric
     best, expected_best = np.inf, -1
     for t, value in enumerate(signed):  # as it is written in the documentation of Hyper.tol
@@ -263,18 +280,7 @@ def test_rounds_stop_where_the_metrics_of_all_rounds_say(tol, maximize):
     assert len(history.valid_metric) == t + 1
     np.testing.assert_array_equal(history.valid_metric, every.valid_metric[: t + 1])
 
-    @jax.jit
-    def silenced(rate):
-        hyper = Hyper(learning_rate=rate, tol=tol)
-        return jboost.fit(
-            losses.squared_error,
-            train.data,
-            jnp.asarray(train.targets["real"]),
-            spec=spec,
-            **options | {"hyper": hyper, "valid": (valid.data, jnp.asarray(y))},
-        )[1].best_round
-
-    assert int(silenced(0.4)) == expected_best
+    assert int(silenced(maximize)(0.4, tol)) == expected_best
 
 
 def test_a_larger_tolerance_ends_a_fit_sooner():

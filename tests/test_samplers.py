@@ -114,7 +114,8 @@ def test_a_sampler_sees_unweighted_derivatives_and_its_weights_are_used(x64):
 @pytest.mark.slow
 def test_parameters_of_a_sampler_are_operands(x64):
     shares = jnp.array([0.1, 0.5])
-    swept = jax.vmap(lambda share: fit(Mvs(share))[0].leaf_value)(shares)
+    sweep = jax.jit(jax.vmap(lambda share: fit(Mvs(share))[0].leaf_value))  # or each operation is a program
+    swept = sweep(shares)
     for one, share in zip(swept, shares, strict=True):
         np.testing.assert_allclose(one, fit(Mvs(float(share)))[0].leaf_value, rtol=1e-9, atol=1e-12)
 
