@@ -183,11 +183,20 @@ def test_large_scores_stay_finite(name):
 
 def test_large_scores_are_told_apart():
     y, weight, score = jnp.array([1.0, 0.0]), jnp.ones(2), jnp.array([30.0, 20.0])
-    assert metrics.roc_auc.of_scores(SIGMOID)(score, y, weight) == 1  # both probabilities are rounded to 1
-    np.testing.assert_allclose(metrics.logloss.of_scores(SIGMOID)(score, y, weight), 10, rtol=1e-6)
-    np.testing.assert_allclose(metrics.logloss.of_scores(DOUBLE)(score / 2, y, weight), 10, rtol=1e-6)
-    both = jnp.stack([-score, score - score], axis=1)
-    assert metrics.average_precision.of_scores(SOFTMAX, 2)(both, y, weight) == 1
+
+    @jax.jit
+    def values(score):
+        both = jnp.stack([-score, score - score], axis=1)
+        return (
+            metrics.roc_auc.of_scores(SIGMOID)(score, y, weight),
+            metrics.logloss.of_scores(SIGMOID)(score, y, weight),
+            metrics.logloss.of_scores(DOUBLE)(score / 2, y, weight),
+            metrics.average_precision.of_scores(SOFTMAX, 2)(both, y, weight),
+        )
+
+    auc, logloss, of_half, precision = values(score)
+    assert auc == precision == 1  # though both probabilities are rounded to 1
+    np.testing.assert_allclose([logloss, of_half], 10, rtol=1e-6)
 
 
 def test_targets_of_zero_and_perfect_scores():
@@ -252,9 +261,10 @@ def test_ranks_of_many_rows_are_exact_in_float32():
 @pytest.mark.slow
 def test_metrics_under_vmap_and_grad(x64):
     score, y, weight = jnp.asarray(SCORE), jnp.asarray(BINARY), jnp.asarray(WEIGHT)
-    both = jax.vmap(metrics.roc_auc.function, in_axes=(0, None, None))(jnp.stack([score, -score]), y, weight)
+    ranks = jax.jit(jax.vmap(metrics.roc_auc.function, in_axes=(0, None, None)))
+    both = ranks(jnp.stack([score, -score]), y, weight)
     np.testing.assert_allclose(both[0] + both[1], 1, rtol=1e-12)
-    grad = jax.grad(metrics.logloss.of_scores(SIGMOID).function)(score, y, weight)
+    grad = jax.jit(jax.grad(metrics.logloss.of_scores(SIGMOID).function))(score, y, weight)
     np.testing.assert_allclose(grad, WEIGHT * (expit(SCORE) - BINARY) / WEIGHT.sum(), rtol=1e-9, atol=1e-12)
 
 
