@@ -38,11 +38,15 @@ def fit(policy="symmetric", separate=False, hyper=Hyper(), **options: Any):
     return model, rows
 
 
+compiled_leaf_of = jax.jit(leaf_of, static_argnums=(0, 1))
+
+
 def leaves_of(model, rows):
     """Leaf of each row, round and output: int [t, n, k]."""
     layout, bins = edges_layout(model.edges), rows.data.bins
+    trees = jax.tree.map(np.asarray, model.trees)  # of which NumPy takes one without a program
     found = [
-        np.asarray(leaf_of(layout, model.symmetric, jax.tree.map(lambda a, t=t: a[t], model.trees), bins))
+        np.asarray(compiled_leaf_of(layout, model.symmetric, jax.tree.map(lambda a, t=t: a[t], trees), bins))
         for t in range(model.n_trees)
     ]
     return np.stack([np.broadcast_to(np.reshape(leaf, (len(leaf), -1)), (len(leaf), 2)) for leaf in found])

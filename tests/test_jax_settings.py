@@ -178,9 +178,10 @@ def test_labels_of_any_type_are_class_numbers(n_classes, dtype):
     loss_of_all = metrics.multi_logloss.of_scores(loss.inverse_link)
     expected = np.log(np.exp(score).sum(axis=1)) - score[np.arange(3), [0, 1, 1]]
     with SETTINGS["promotion"]():
-        found = [loss(asarray(row), one) for row, one in zip(score, label, strict=True)]
-        mean = loss_of_all(asarray(score), asarray(label), asarray(np.ones(3, np.float32)))
-        hits = metrics.accuracy(asarray(score), asarray(label), asarray(np.ones(3)))
+        compiled = jax.jit(loss)  # or each operation is a program
+        found = [compiled(asarray(row), one) for row, one in zip(score, label, strict=True)]
+        mean = jax.jit(loss_of_all)(asarray(score), asarray(label), asarray(np.ones(3, np.float32)))
+        hits = jax.jit(metrics.accuracy)(asarray(score), asarray(label), asarray(np.ones(3)))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     np.testing.assert_allclose(mean, expected.mean(), rtol=1e-5)
     np.testing.assert_allclose(hits, np.mean(score.argmax(axis=1) == [0, 1, 1]), rtol=1e-6)
@@ -190,6 +191,5 @@ def test_labels_of_any_type_are_class_numbers(n_classes, dtype):
 def test_weights_of_any_type_weigh(dtype, x64):
     score, y = asarray(np.zeros(4, np.float32)), asarray(np.array([1, 0, 1, 1]))
     with SETTINGS["promotion"]():
-        assert float(metrics.mae(score, y, asarray(np.array([1, 1, 0, 1])).astype(dtype))) == pytest.approx(
-            2 / 3
-        )
+        weight = asarray(np.array([1, 1, 0, 1])).astype(dtype)
+        assert float(jax.jit(metrics.mae)(score, y, weight)) == pytest.approx(2 / 3)
