@@ -58,7 +58,7 @@ def hessian_diagonal(loss, score, rows):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("kind", ["group", "batch"])
+@pytest.mark.parametrize("kind", [pytest.param("group", marks=pytest.mark.slow), "batch"])
 def test_a_loss_of_one_row_gives_the_same_model(kind, weighted, x64):
     """Its Hessian is diagonal, so that products with random signs are exact too."""
     rows = problem("plain")

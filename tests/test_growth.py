@@ -77,7 +77,8 @@ def paths(model, policy):
     return found
 
 
-@pytest.mark.parametrize("policy", [pytest.param("symmetric", marks=pytest.mark.slow), "depthwise"])
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
 def test_interaction_constraints_hold_on_every_path(policy):
     allowed = [set(np.flatnonzero(one)) for one in SETS]
     found = paths(fit(interactions(SETS), policy), policy)

@@ -147,6 +147,7 @@ def fits_of_fresh_losses(X, maps):
         yield array
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory maps are listed by Linux")
 def test_maps_stay_below_a_limit(own_programs, monkeypatch, rng):
     """Whatever JAX keeps: beyond the limit all that it can forget is forgotten, captured arrays too."""

@@ -50,7 +50,7 @@ def risk_of(loss, in_validation):
 # Twins of one definition: a few of them say as much as all.
 CASES = [
     ("squared_error", False, False),
-    ("logistic", True, False),
+    pytest.param("logistic", True, False, marks=pytest.mark.slow),
     pytest.param("softmax", False, False, marks=pytest.mark.slow),
     pytest.param("a loss whose base score is searched for", True, False, marks=pytest.mark.slow),
     pytest.param("absolute_error", False, False, marks=pytest.mark.slow),
