@@ -129,7 +129,7 @@ def test_half_of_them_go_when_maps_run_short(own_programs, monkeypatch):
 
 def fits_of_fresh_losses(X, maps):
     """Fit with losses and metrics of their own, and arrays in them; yield weak references to these, and count maps."""
-    for i in range(7):
+    for i in range(5):
         captured = jnp.asarray(np.full(4096, 1.0 + i, np.float32))
         array = weakref.ref(captured)
 
@@ -155,7 +155,7 @@ def test_maps_stay_below_a_limit(own_programs, monkeypatch, rng):
     monkeypatch.setattr(programs, "MAX_MAPS", limit)
     arrays = list(fits_of_fresh_losses(rng.normal(size=(40, 2)), maps := []))
     assert max(maps) < limit + 600  # two programs more
-    assert sum(one() is not None for one in arrays) < 7
+    assert sum(one() is not None for one in arrays) < 5
 
 
 def test_fits_of_fresh_losses_leave_nothing_behind(own_programs, monkeypatch, rng):
