@@ -329,6 +329,7 @@ def test_a_named_program_is_not_traced(folder, monkeypatch):
     assert len(traces) == 4
 
 
+@pytest.mark.slow
 def test_settings_tell_named_programs_apart(folder):
     """A draw depends on one of JAX's settings, and on the library: each finds its own program."""
     hyper = jboost.Hyper(subsample=0.5, colsample_bytree=0.5)
