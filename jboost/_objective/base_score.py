@@ -18,6 +18,7 @@ from jboost._runtime.typing import FIXED_POINT_BITS, Reduce, varying_alike
 
 MAX_ITERATIONS = 100
 CLEARLY_FLATTER = 0.9
+HARDLY_HIGHER = 0.01  # of a mean loss: so much may it rise where the slope falls
 HOPELESS_DAMPING = 1e6
 ROUNDING = 8  # units of rounding below which a mean over the rows is taken for noise
 FIRST_DAMPING = 1e-3
@@ -301,13 +302,19 @@ def _minimise(
 
 
 def _is_better(new: _Moments, old: _Moments, step: Array, may_be_level: bool) -> Array:
-    """Accept a clear decrease, or within the rounding of the mean loss a smaller slope along the step."""
+    """Accept a clear decrease, or within the rounding of the mean loss a smaller slope along the step.
+
+    The weights of rows that depend on each other make slopes that are those of no mean loss: then the slope decides
+    where the two disagree, near the place where it is 0.
+    """
     rounding = ROUNDING * jnp.finfo(step.dtype).eps * old.value_size
     change = new.value - old.value
-    slope, old_slope = jnp.abs(jnp.sum(new.g * step)), jnp.abs(jnp.sum(old.g * step))
-    flatter = (slope < old_slope) | ((slope == old_slope) & (change <= 0))  # or steps might go back and forth
+    slope, old_slope = jnp.sum(new.g * step), jnp.abs(jnp.sum(old.g * step))
     if may_be_level:
-        flatter = slope < CLEARLY_FLATTER * old_slope
+        flatter = (jnp.abs(slope) < CLEARLY_FLATTER * old_slope) & (change <= HARDLY_HIGHER * old.value_size)
+        return flatter | ((change < -rounding) & (slope <= 0))
+    size = jnp.abs(slope)
+    flatter = (size < old_slope) | ((size == old_slope) & (change <= 0))  # or steps might go back and forth
     return (change < -rounding) | ((change <= rounding) & flatter)
 
 

@@ -79,7 +79,7 @@ def check_weight(weight: Any, n_rows: int, name: str, of_each: str = "row") -> F
         )
     if not values.any():
         raise ValueError(f"{name} must hold a weight above zero, got zero for every {of_each}")
-    if not EXTREME_WEIGHT**-1 < values.max() < EXTREME_WEIGHT:
+    if not 0.999 / EXTREME_WEIGHT < values.max() < 1.001 * EXTREME_WEIGHT:  # as float32 has them
         raise ValueError(
             f"{name} must have its largest weight between {1 / EXTREME_WEIGHT:g} and {EXTREME_WEIGHT:g}, where "
             f"squares of sums stay in range, got {values.max():g}; scale the weights"
