@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jboost._objective.rows import map_rows
@@ -45,6 +45,14 @@ def mesh_for(n_rows: int) -> Mesh | None:
     return Mesh(np.array(devices[:count]), (AXIS,)) if count > 1 else None
 
 
+def placed(mesh: Mesh | None, state: Any) -> Any:
+    """Lay the state of a fit out as a chunk returns it, or the second would be another program."""
+    if mesh is None:
+        return state
+    places = jax.tree.map(lambda spec: NamedSharding(mesh, spec), _of_state(state))
+    return jax.device_put(state, places)
+
+
 def divided(mesh: Mesh, chunk: Callable[..., Any], problem: Any, state: Any) -> Callable[..., Any]:
     """Run a chunk of rounds, (problem, state, n_rounds) -> (state, ...), with the training rows divided."""
     of_problem = dataclasses.replace(
@@ -52,7 +60,7 @@ def divided(mesh: Mesh, chunk: Callable[..., Any], problem: Any, state: Any) -> 
         bins=P(None, AXIS),
         train=map_rows(lambda _: P(AXIS), lambda _: P(), problem.train),
     )
-    of_state = dataclasses.replace(jax.tree.map(lambda _: P(), state), score=P(AXIS))
+    of_state = _of_state(state)
 
     def on_a_device(problem: Any, state: Any, n_rounds: Any) -> Any:
         train = dataclasses.replace(problem.train, axis=AXIS)
@@ -65,3 +73,7 @@ def divided(mesh: Mesh, chunk: Callable[..., Any], problem: Any, state: Any) -> 
         out_specs=(of_state, P(), P(), P(), P(), P()),
         check_vma=False,  # JAX would have the loops in a user's function start from arrays that vary over devices
     )
+
+
+def _of_state(state: Any) -> Any:
+    return dataclasses.replace(jax.tree.map(lambda _: P(), state), score=P(AXIS))

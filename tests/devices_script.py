@@ -39,8 +39,12 @@ def use_devices(count):
         return Mesh(np.array(jax.devices()[:size]), (_devices.AXIS,)) if size > 1 else None
 
     _devices.mesh_for = preparing.mesh_for = mesh_for
-    for key in [key for key in programs._kept if key[0] is chunks.run_chunk.__wrapped__]:
+    for key in programs_of_rounds():
         del programs._kept[key]
+
+
+def programs_of_rounds():
+    return [key for key in programs._kept if key[0] is chunks.run_chunk.__wrapped__]
 
 
 def pairwise(score, y, mask):
@@ -112,6 +116,10 @@ def main(names):
             use_devices(count)
             found[count] = CASES[name]()
             assert sizes[-1] == count, (name, count, sizes)
+            assert len(programs_of_rounds()) == 1, (
+                name,
+                count,
+            )  # the second chunk takes what the first returns
         (alone, history), (model, other) = found.values()
         assert len(np.unique(alone.leaf_value)) > 6, name
         for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(model), strict=True):

@@ -58,7 +58,7 @@ def drive(
         Training loss after the last of them.
     """
     wanted = problem.spec.n_estimators
-    problem = _for_the_program(problem)
+    problem, state = _for_the_program(problem), _placed(problem, state)
     chunks = [_blank(problem, state, 0, np)]
     done, size, most, loss = 0, 1, _capacity(problem, state), jnp.nan
     to_beat, start = state.best_metric, time.perf_counter()
@@ -120,7 +120,7 @@ def begin_to_compile(problem: Problem, start: Callable[[], State]) -> None:
     """
     if not _is_large(problem) and problem.spec.n_estimators:
         with contextlib.suppress(Exception):  # it comes again where it is explained
-            run_chunk.begin(_for_the_program(problem), start(), 1)
+            run_chunk.begin(_for_the_program(problem), _placed(problem, start()), 1)
 
 
 def _for_the_program(problem: Problem) -> Problem:
@@ -128,6 +128,10 @@ def _for_the_program(problem: Problem) -> Problem:
     spec = dataclasses.replace(problem.spec, n_estimators=0)
     draws, shortens = draws_any(problem.hyper), not is_told_by_rows(problem.loss)
     return dataclasses.replace(problem, spec=spec, draws=draws, shortens=shortens, base=None, edges=None)
+
+
+def _placed(problem: Problem, state: State) -> State:
+    return _devices.placed(_devices.mesh_for(problem.train.weight.size), state)
 
 
 def _is_large(problem: Problem) -> bool:
