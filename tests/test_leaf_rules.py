@@ -76,7 +76,33 @@ def test_eigenvalues_are_turned_round_and_raised(rng, x64):
         expected = vectors @ np.diag(np.maximum(np.abs(values), 1e-3)) @ vectors.T
         np.testing.assert_allclose(one, expected, atol=1e-10)
     np.testing.assert_array_equal(found[0], h[0])  # positive already: the same bits
-    assert np.isfinite(jax.grad(lambda h: _positive(h, jnp.full(50, 1e-3)).sum())(jnp.asarray(h))).all()
+
+
+def test_the_derivative_of_what_is_made_positive(rng, x64):
+    """First and second derivatives against differences, of matrices whose eigenvalues are equal too."""
+    h = rng.normal(size=(6, 3, 3))
+    h = h + np.swapaxes(h, 1, 2)
+    h[0], h[1], h[2] = -2 * np.eye(3), np.diag([1.0, 1e-4, -4.0]), 3 * np.eye(3)
+    direction = rng.normal(size=h.shape)
+    direction = direction + np.swapaxes(direction, 1, 2)
+    least = jnp.full(6, 1e-2)
+
+    def along(step, floor):
+        return jnp.sum(jnp.sin(_positive(h + step * direction, floor)), axis=(1, 2))
+
+    slope = jax.jacfwd(along, argnums=(0, 1))
+    by_step, by_floor = slope(0.0, least)
+    d = 1e-6
+    np.testing.assert_allclose(by_step, (along(d, least) - along(-d, least)) / (2 * d), rtol=1e-6, atol=1e-6)
+    moved = [along(0.0, least + sign * d) for sign in (1, -1)]
+    np.testing.assert_allclose(jnp.diag(by_floor), (moved[0] - moved[1]) / (2 * d), rtol=1e-6, atol=1e-6)
+    h, direction = (
+        h[1:],
+        direction[1:],
+    )  # of equal eigenvalues that are negative there are no second derivatives
+    by_both = jax.jit(jax.jacrev(lambda step: slope(step, least[1:])[0]))(0.0)
+    differences = (slope(d, least[1:])[0] - slope(-d, least[1:])[0]) / (2 * d)
+    np.testing.assert_allclose(by_both, differences, rtol=1e-5, atol=1e-5)
 
 
 def saddle(score, y):
@@ -98,6 +124,25 @@ def test_a_step_along_an_indefinite_hessian_lowers_the_loss(scale, x64):
     )
     _, history = jboost.fit(loss, problem("plain").data, y, spec=spec, hyper=hyper)
     assert (np.diff(history.train_loss) < 1e-9 * scale).all()
+
+
+@pytest.mark.slow
+def test_derivatives_go_through_what_was_made_positive(x64):
+    """Of a fit whose leaves have negative eigenvalues, once and twice, against central differences."""
+    data = problem("plain").data
+    y = np.random.default_rng(0).normal(size=(400, 2)) * 0.2
+    loss = Loss(saddle, n_outputs=2, hessian="full")
+
+    @jax.jit
+    def risk(rate):
+        hyper = Hyper(learning_rate=rate, reg_lambda=0.5, min_child_weight=0.0)
+        model, _ = jboost.fit(loss, data, y, spec=Spec(n_estimators=3, max_depth=1), hyper=hyper)
+        return jnp.sum(jnp.sin(3 * model.leaf_value))
+
+    slope, step = jax.jit(jax.grad(risk)), 1e-5
+    np.testing.assert_allclose(slope(0.2), (risk(0.2 + step) - risk(0.2 - step)) / (2 * step), rtol=1e-6)
+    twice = jax.jit(jax.grad(jax.grad(risk)))(0.2)
+    np.testing.assert_allclose(twice, (slope(0.2 + step) - slope(0.2 - step)) / (2 * step), rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from jboost._fixed_point.quantile import grouped_quantile, weighted_quantile
 from jboost._objective.base_score import best_constant
 from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows
+from jboost._runtime.rules import within_its_rule
 from jboost._runtime.typing import Reduce
 from jboost._split import leaf_value, limit_step
 
@@ -120,17 +121,52 @@ def _newton_step(leaves: Leaves, value: Float[Array, "leaves k"]) -> Float[Array
     return limit_step(jnp.linalg.solve(system, right[..., None])[..., 0] / unit[None], hyper)
 
 
+@jax.custom_jvp
 def _positive(h: Float[Array, "l k k"], least: Float[Array, " l"]) -> Float[Array, "l k k"]:
     """Turn negative eigenvalues round and raise small ones: a step along them would raise the loss.
 
-    What is positive already stays as it is, to the last bit. The change carries no derivative.
+    What is positive already stays as it is, to the last bit.
     """
-    fixed = jax.lax.stop_gradient((h + jnp.swapaxes(h, 1, 2)) / 2)
-    least = jax.lax.stop_gradient(least)[:, None]
-    values, vectors = jnp.linalg.eigh(fixed)
-    wrong = values < least / 2  # less than half: rounding is no reason
-    change = jnp.where(wrong, jnp.maximum(jnp.abs(values), least) - values, 0)
-    return h + jnp.einsum("lij,lj,lkj->lik", vectors, change, vectors)
+    values, vectors, made, _ = _made_positive(h, least)
+    return h + jnp.einsum("lij,lj,lkj->lik", vectors, made - values, vectors)
+
+
+@_positive.defjvp
+def _tangent_of_positive(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """Follow a function of a symmetric matrix: divided differences of its eigenvalues (Daleckii and Krein 1965)."""
+    (h, least), (dh, dleast) = primals, tangents
+    values, vectors, made, slope = _made_positive(h, least)
+    gap = values[:, :, None] - values[:, None]
+    apart = jnp.abs(gap) > jnp.finfo(h.dtype).eps ** 0.5 * jnp.abs(values).max(axis=1)[:, None, None]
+    quotient = (made[:, :, None] - made[:, None]) / jnp.where(apart, gap, 1)
+    quotient = jnp.where(apart, quotient, (slope[:, :, None] + slope[:, None]) / 2)
+    inside = jnp.einsum("lji,ljk,lkm->lim", vectors, (dh + jnp.swapaxes(dh, 1, 2)) / 2, vectors)
+    change = (quotient - 1) * inside
+    raised = (slope == 0).astype(h.dtype) * dleast[:, None]
+    change += raised[:, :, None] * jnp.eye(h.shape[1], dtype=h.dtype)[None]
+    found = within_its_rule(_positive, h, least)
+    return found, dh + jnp.einsum("lij,ljk,lmk->lim", vectors, change, vectors)
+
+
+def _made_positive(h: Float[Array, "l k k"], least: Float[Array, " l"]) -> tuple[Array, Array, Array, Array]:
+    """Return eigenvalues and vectors, what is made of the values, and the slopes of that: 1, -1, or 0 at the floor.
+
+    Where nothing is to be changed they are those of another matrix: equal eigenvalues, as in a leaf without rows, have
+    no derivatives.
+    """
+    h, floor = (h + jnp.swapaxes(h, 1, 2)) / 2, least[:, None]
+    known = jnp.linalg.eigvalsh(jax.lax.stop_gradient(h))
+    changes = jnp.any(_is_wrong(known, floor), axis=1)[:, None]
+    other = jnp.diag(jnp.arange(1, h.shape[1] + 1, dtype=h.dtype))
+    values, vectors = jnp.linalg.eigh(jnp.where(changes[..., None], h, other[None]))
+    wrong = changes & _is_wrong(values, floor)
+    made = jnp.where(wrong, jnp.maximum(jnp.abs(values), floor), values)
+    slope = jnp.where(wrong, jnp.where(values < -floor, -1, 0), 1).astype(h.dtype)
+    return values, vectors, made, slope
+
+
+def _is_wrong(values: Float[Array, "l k"], floor: Float[Array, "l 1"]) -> Any:
+    return values < floor / 2  # less than half: rounding is no reason
 
 
 @jax.tree_util.register_dataclass
