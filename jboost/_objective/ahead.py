@@ -6,14 +6,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jboost._objective.derivatives import Expansion, any_of, value_by_row
 from jboost._objective.rows import Rows
 
 SUFFICIENT = 0.45  # of what the slope promises, half of which is kept on a parabola
+NEARLY = (
+    63 / 64
+)  # of a step is looked at: all of it may by luck leave a residual of exactly 0, and none of its loss
 SHORTEST = 2.0**-24  # share of a step that is tried
-CLOSE = 2.0**-8  # relative: so near the largest share is found
 ROUNDING = 16  # units of rounding of a loss that are no rise
 NUDGE = 8  # units of rounding of a score: so small a move shows how a loss is rounded
 NOISE = 4  # times what rounding was seen to do to a loss, which is no rise either
@@ -33,20 +35,20 @@ def curvature_ahead(
     return at.h / jnp.where(share > 0, share, 1), parts
 
 
-class _Bisection(NamedTuple):
-    """Between which shares of a step the loss of each row stops to fall enough, and how its value is rounded."""
+class _Halving(NamedTuple):
+    """The shares that are tried next, which of them are left to try, and how the loss of each row is rounded."""
 
-    low: Float[Array, " n"]
-    high: Float[Array, " n"]
+    share: Float[Array, " n"]
+    rejected: Bool[Array, " n"]
     noise: Float[Array, " n"]
     n_passes: Array
 
 
 def _accepted_share(loss: Any, score: Float[Array, "n k"], at: Expansion, rows: Rows) -> Float[Array, " n"]:
-    """Return the largest share of its own Newton step that each row accepts: 1 where its loss is like a parabola.
+    """Return how much of its own Newton step each row accepts, a power of two: 1 where its loss is like a parabola.
 
     A share is accepted that lowers the loss by nearly half of what the slope promises, as the whole step would on a
-    parabola (Armijo 1966). 0 where none is, at a kink. Carries no derivative.
+    parabola (Armijo 1966). 0 where none is, at a kink. Carries no derivative, as powers of two have none.
 
     The first two passes move the scores by next to nothing and see how far the loss is from its expansion there.
     """
@@ -54,31 +56,27 @@ def _accepted_share(loss: Any, score: Float[Array, "n k"], at: Expansion, rows: 
         return jnp.ones_like(at.value)
     loss, score, at, rows = jax.lax.stop_gradient((loss, score, at, rows))
     eps = jnp.finfo(score.dtype).eps
-    step = -_newton_step(at.g, at.h)
+    step = -NEARLY * _newton_step(at.g, at.h)
     slope = (at.g * step).sum(axis=1)
 
-    def try_share(state: _Bisection) -> _Bisection:
-        low, high, noise, n_passes = state
-        share = jnp.where(low > 0, (low + high) / 2, jnp.where(high > 1, 1, high / 2))
-        nudge = jnp.where(n_passes == 0, NUDGE * eps, -NUDGE * eps).astype(score.dtype) * score
+    def try_share(state: _Halving) -> _Halving:
+        share, rejected, noise, n_passes = state
         measures = n_passes < 2
+        nudge = jnp.where(n_passes == 0, NUDGE * eps, -NUDGE * eps).astype(score.dtype) * score
         moved = jnp.where(measures, nudge, share[:, None] * step)
         change = value_by_row(loss, score + moved, rows) - at.value
         off = jnp.abs(change - (at.g * moved + at.h * jnp.square(moved) / 2).sum(axis=1))
         noise = jnp.where(measures & jnp.isfinite(off), jnp.maximum(noise, off), noise)
         rounding = ROUNDING * eps * jnp.abs(at.value) + NOISE * noise
-        accepted = (change <= SUFFICIENT * share * slope + rounding) | ~(slope < 0)
-        low = jnp.where(measures | ~accepted, low, share)
-        high = jnp.where(measures | accepted, high, share)
-        return _Bisection(low, jnp.where(low == 1, 1, high), noise, n_passes + 1)
+        rejected = rejected & (measures | ~(change <= SUFFICIENT * share * slope + rounding))
+        return _Halving(jnp.where(rejected & ~measures, share / 2, share), rejected, noise, n_passes + 1)
 
-    def goes_on(state: _Bisection) -> Array:
-        open_ = (state.high - state.low > CLOSE * state.high) & (state.high > SHORTEST)
-        return (state.n_passes < 2) | any_of(open_)
+    def goes_on(state: _Halving) -> Array:
+        return any_of(state.rejected & (state.share > SHORTEST))
 
-    zeros = jnp.zeros_like(slope)
-    start = _Bisection(zeros, zeros + 2, zeros, jnp.asarray(0, jnp.int32))  # 2: nothing has been tried
-    return jax.lax.while_loop(goes_on, try_share, start).low
+    start = _Halving(jnp.ones_like(slope), slope < 0, jnp.zeros_like(slope), jnp.asarray(0, jnp.int32))
+    share, rejected, _, _ = jax.lax.while_loop(goes_on, try_share, start)
+    return jnp.where(rejected, 0, share)
 
 
 def _newton_step(g: Float[Array, "n k"], h: Float[Array, "n k"]) -> Float[Array, "n k"]:
@@ -88,6 +86,6 @@ def _newton_step(g: Float[Array, "n k"], h: Float[Array, "n k"]) -> Float[Array,
 
 def _parts_of_slope(g: Float[Array, "n k"], h: Float[Array, "n k"]) -> Float[Array, "n k"]:
     """Return which part each output has in the slope of a row's step."""
-    slopes = jax.lax.stop_gradient(g * _newton_step(g, h))
+    slopes = g * _newton_step(g, h)
     slope = slopes.sum(axis=1, keepdims=True)
     return jnp.where(slope > 0, slopes / jnp.where(slope > 0, slope, 1), 0)

@@ -29,6 +29,7 @@ TOO_FEW = 5  # times min_child_samples: so many rows hardly leave room for two s
 MANY_ROWS = 50  # from which on a fit should find something to split
 SAME_STEP = 1e-3  # relative: rows that want steps so alike need no split
 RISEN = 1e-4  # relative: less may be rounding
+RISEN_OF_DRAWN = 0.1  # or chance, where not all rows take part in a round
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
 
@@ -168,9 +169,11 @@ def warn_if_nothing_was_split(problem: Problem, rounds: Round) -> None:
 def warn_if_loss_rose(problem: Problem, rounds: Round, loss: Any) -> None:
     """Say so where the training loss ended above where it began."""
     history = np.asarray(rounds.train_loss)
-    if problem.loss.adapt is not None or not history.size or not np.isfinite(loss):
+    if problem.loss.adapt is not None or not rounds.tree.gain.any() or not np.isfinite(loss):
         return
-    if loss > history[0] + RISEN * np.abs([history[0], history.min()]).max():
+    all_rows = problem.sampler is None and float(problem.hyper.subsample) == 1
+    least = RISEN if all_rows else RISEN_OF_DRAWN
+    if loss > history[0] + least * np.abs([history[0], history.min()]).max():
         warn(
             f"the training loss ended at {float(loss):.6g}, above the {history[0]:.6g} that the base score has; lower "
             "Hyper.learning_rate, which should be at most 1, or raise Hyper.subsample or Hyper.reg_lambda"
