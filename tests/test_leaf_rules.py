@@ -88,7 +88,7 @@ def test_the_derivative_of_what_is_made_positive(rng, x64):
     least = jnp.full(6, 1e-2)
 
     def along(step, floor):
-        return jnp.sum(jnp.sin(_positive(h + step * direction, floor)), axis=(1, 2))
+        return jnp.sum(jnp.sin(_positive(jnp.asarray(h + step * direction), floor)), axis=(1, 2))
 
     slope = jax.jacfwd(along, argnums=(0, 1))
     by_step, by_floor = slope(0.0, least)

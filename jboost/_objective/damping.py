@@ -35,6 +35,7 @@ class Step(NamedTuple):
     leaves: Leaves
     before: Expansion  # of the loss of a unit of weight, at the scores before
     leaf_value: Float[Array, "leaves k"]  # what the leaf rule found, times the learning rate
+    mean_loss: Float[Array, ""]  # before
 
 
 def shortened(step: Step) -> Float[Array, "leaves k"]:
@@ -74,7 +75,7 @@ def may_rise(step: Step) -> Bool[Array, ""]:
     for the sum over a leaf of what stands on the right is at most :math:`-H u^2 / 2 - \lambda u^2 / \eta`. The majorant
     of a loss says so for all of its rows. Where u comes from anything but g and h, this says nothing: True.
     """
-    leaves, before, leaf_value = step
+    leaves, before, leaf_value, _ = step
     loss, rate = leaves.loss, leaves.hyper.learning_rate
     if not is_told_by_rows(loss):
         return jnp.asarray(True)
@@ -85,11 +86,7 @@ def may_rise(step: Step) -> Bool[Array, ""]:
     moved = take_leaves(leaf_value, leaves.leaf)
     value = value_by_row(loss, leaves.score + moved, leaves.rows)
     expected = (before.g * moved + bound * before.h * jnp.square(moved)).sum(axis=1)
-    size = jnp.where(leaves.weight > 0, jnp.abs(before.value), 0)
-    average = over_devices(
-        leaves.reduce, jnp.stack([size.sum(), (leaves.weight > 0).astype(size.dtype).sum()])
-    )
-    typical = AVERAGES * average[0] / average[1]
+    size, typical = jnp.abs(before.value), AVERAGES * jnp.abs(step.mean_loss)
     if leaves.units is not None:
         typical = jnp.minimum(typical, leaves.units.loss)
     rounding = ROUNDING * jnp.finfo(value.dtype).eps * (size + typical)
@@ -109,7 +106,7 @@ def _rises(step: Step, factor: Float[Array, "leaves #k"]) -> Bool[Array, "leaves
     So does one after which rounding a score moves the loss by more than it falls: a loss without a minimum may fall
     for ever in exact numbers, where the next float of the score is a cliff.
     """
-    leaves, before, leaf_value = step
+    leaves, before, leaf_value, _ = step
     weight, rate, eps = leaves.weight, leaves.hyper.learning_rate, jnp.finfo(leaves.weight.dtype).eps
     size, slope = jnp.abs(before.value), (before.g * take_leaves(leaf_value, leaves.leaf)).sum(axis=1)
     taken, whole = factor * leaf_value, factor * leaf_value / rate

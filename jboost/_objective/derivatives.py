@@ -128,8 +128,8 @@ def check_derivatives(loss: Any, value: Any, g: Any, h_raw: Any, weight: Any) ->
             row = int(np.argwhere(bad)[0, 0])
             raise ValueError(
                 f"loss: the {label} of {name} is not finite at the base score (row {row}: "
-                f"{array[row]}); write it without overflow (exp or cosh of y), 0/0, inf - inf or a root or "
-                "logarithm at 0, and check that y lies in its domain"
+                f"{array[row]}); scale y where it is large, write the loss without overflow (exp or cosh of y), 0/0, "
+                "inf - inf or a root or logarithm at 0, and check that y lies in its domain"
                 + _advice(loss, label == "second derivative")
             )
     if loss.hessian == "first_order":

@@ -169,11 +169,12 @@ def try_step(problem: Problem, state: State) -> Tried:
         loss, state.score, rows, weight, leaf, spec.n_leaves, penalties, derivatives, reduce, units
     )
     cover = leaf_cover(leaves, drawn_by_hyper=problem.sampler is None)
-    leaf_value, rises = _fill(leaves, before, cover[1], state.round, problem.shortens)
+    mean_loss = _plain_mean(before.value, rows)
+    leaf_value, rises = _fill(leaves, before, mean_loss, cover[1], state.round, problem.shortens)
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value)
     new = _remember(problem, state, score, valid_score, metric)
-    result = Round(tree, leaf_value, *cover, _plain_mean(before.value, rows), metric)
+    result = Round(tree, leaf_value, *cover, mean_loss, metric)
     return Tried(new, result, rises, _is_sound(derivatives))
 
 
@@ -261,7 +262,12 @@ def _grow(
 
 
 def _fill(
-    leaves: Leaves, before: Expansion, count: Float[Array, "leaves #k"], n_rounds: Array, shortens: bool
+    leaves: Leaves,
+    before: Expansion,
+    mean_loss: Float[Array, ""],
+    count: Float[Array, "leaves #k"],
+    n_rounds: Array,
+    shortens: bool,
 ) -> tuple[Float[Array, "leaves k"], Bool[Array, ""]]:
     """Find the values of the leaves, and say whether the loss of one may rise that should not."""
     rule, no = leaves.loss.leaf, jnp.asarray(False)
@@ -270,7 +276,7 @@ def _fill(
     leaf_value = _as_stored(leaves.hyper.learning_rate * values, n_rounds)
     if not getattr(rule, "descends", False):
         return leaf_value, no
-    step = Step(leaves, before, leaf_value)
+    step = Step(leaves, before, leaf_value, mean_loss)
     return (shortened(step), no) if shortens else (leaf_value, may_rise(step))
 
 
