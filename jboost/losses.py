@@ -183,8 +183,8 @@ def huber(delta: float | None = None, level: float = 0.9) -> Loss:
     Parameters
     ----------
     delta : float, optional
-        Positive, in units of y. Without it, each round takes the quantile of the absolute residuals before it: whatever
-        the units of y, the residuals beyond are those taken for outliers.
+        Positive, in units of y. Without it, each round takes a quantile, output by output, of how far the residuals
+        before it lie from their median: whatever the units of y, those beyond are taken for outliers.
     level : float, default 0.9
         Of that quantile, between 0 and 1 exclusive.
 
@@ -248,12 +248,17 @@ def _robust(function: Callable[..., jax.Array], name: str, delta: float | None, 
 
 
 def _with_delta_of_residuals(function, score, y, weight, level):
-    size = jnp.abs(score - y).reshape(weight.size, -1)
-    weight = jnp.broadcast_to(weight[:, None], size.shape).reshape(-1)
-    delta = weighted_quantile(size.reshape(-1), weight, level)
-    largest = jnp.max(jnp.where(weight > 0, size.reshape(-1), 0))
-    delta = jnp.where(delta > 0, delta, largest)  # where most fit exactly
-    return Partial(function.func, delta=jnp.where(delta > 0, delta, 1))
+    residual = (y - score).reshape(weight.size, -1)
+    delta = [_spread(column, weight, level) for column in residual.T]
+    return Partial(function.func, delta=jnp.stack(delta).reshape(score.shape[1:]))
+
+
+def _spread(residual, weight, level):
+    """Return the quantile of the distances of residuals from their median."""
+    size = jnp.abs(residual - weighted_quantile(residual, weight, 0.5))
+    delta = weighted_quantile(size, weight, level)
+    delta = jnp.where(delta > 0, delta, jnp.max(jnp.where(weight > 0, size, 0)))  # where most fit exactly
+    return jnp.where(delta > 0, delta, 1)
 
 
 # --- Counts and amounts: score = log mean -------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,7 +37,8 @@ def pseudo_huber(residual, delta):
 
 
 def quantile(residual, level):
-    return np.quantile(np.abs(residual), level, method="averaged_inverted_cdf")
+    around = np.quantile(residual, 0.5, method="averaged_inverted_cdf")
+    return np.quantile(np.abs(residual - around), level, method="averaged_inverted_cdf")
 
 
 @pytest.mark.parametrize("level", [0.9, 0.6])
@@ -45,7 +48,7 @@ def quantile(residual, level):
     ids=["huber", "pseudo_huber"],
 )
 def test_delta_is_the_quantile_of_the_residuals_before_each_round(rows, make, formula, level):
-    """By hand: the base score under the quantile of |y|, then g, h = 1 and the loss under that of each round."""
+    """By hand: the base score under the quantile of y around its median, then the loss under that of each round."""
     data, y = rows
     model, history = jboost.fit(make(level=level), data, y, spec=SPEC)
     first = quantile(y, level)
@@ -71,6 +74,17 @@ def test_named_losses_do_not_mind_the_unit_of_y(rows, name):
     squared = jboost.JBoostRegressor(**{**options, "loss": "squared_error"}).fit(X, y)
     errors = [np.mean(np.square(one.predict(X) - y)[clean]) for one in (known, squared)]
     assert errors[0] < 0.5 * errors[1]
+
+
+def test_each_output_has_its_own_delta_wherever_it_lies(rows):
+    data, y = rows
+    alone, _ = jboost.fit(losses.huber(), data, y, spec=SPEC)
+    both = np.stack([y, 1000 * (y + 7)], axis=1)
+    spec = dataclasses.replace(SPEC, multi_output="separate")
+    together, _ = jboost.fit(losses.huber(), data, both, spec=spec)
+    scores, expected = np.asarray(jboost.predict(together, data)), np.asarray(jboost.predict(alone, data))
+    np.testing.assert_allclose(scores[:, 0], expected, atol=1e-3)
+    np.testing.assert_allclose(scores[:, 1] / 1000 - 7, expected, atol=1e-3)
 
 
 def test_a_number_is_still_possible(rows):

@@ -107,7 +107,7 @@ def test_trees_of_several_classes_do_not_climb_together(multi_output):
     spec = Spec(n_estimators=20, max_depth=3, multi_output=multi_output)
     _, history = jboost.fit(losses.softmax(3), X, y, spec=spec, hyper=FULL_STEPS)
     assert (np.diff(history.train_loss) <= ROUNDING).all()
-    assert history.train_loss[-1] < 0.5 * history.train_loss[0]
+    assert history.train_loss[-1] < 0.5 * np.log(3)  # of the base score, about
 
 
 def test_losses_of_all_rows_do_not_climb():

@@ -154,24 +154,56 @@ def test_penalties_in_units_by_hand():
 
 @pytest.mark.parametrize("rare", [0.3, 0.01, 0.0005])
 def test_the_unit_of_h_where_a_class_is_rare(rare):
-    """The curvature that holds as far as a row would go: its loss falls by 0.45 of the slope's promise or more."""
+    """How a row bends as far as it would go: where its loss falls by 0.45 of the slope's promise or more."""
     n = 4000
     y = (np.arange(n) < rare * n).astype(float)
     h, at = rare * (1 - rare), np.log(rare / (1 - rare))
 
-    def curvature(sign, g):  # of rows of log(1 + exp(-sign score))
+    def share(sign, g):  # of rows of log(1 + exp(-sign score))
         def excess(share):
             share = 63 / 64 * share
             moved = at + share * sign * abs(g) / h
             return np.logaddexp(0, -sign * moved) - np.logaddexp(0, -sign * at) + 0.45 * share * g * g / h
 
-        return next(h / share for share in 0.5 ** np.arange(30) if excess(share) <= 0)
+        return next(share for share in 0.5 ** np.arange(30) if excess(share) <= 0)
 
-    of_rare, of_common = curvature(1, 1 - rare), curvature(-1, rare)
-    expected = (of_rare + of_common) / 2  # both kinds of rows pull as strongly
+    more = -(np.log(share(1, 1 - rare)) + np.log(share(-1, rare))) / 2  # both kinds of rows pull as strongly
+    g = np.where(y > 0, 1 - rare, rare)
+    having_a_say = g.sum() ** 2 / np.square(g).sum()
+    expected = h * np.exp(having_a_say / (having_a_say + 20) * more)
     problem, _ = jboost.boosting.init(losses.logistic, np.arange(n)[:, None] % 7, y)
     np.testing.assert_allclose(problem.units.h, expected, rtol=1e-4)
-    assert problem.units.h > max(h, 0.02)
+    assert (problem.units.h > (1.5 * h if rare < 0.1 else 0.9 * h)).all()
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.poisson, losses.tweedie(1.5), losses.gamma], ids=lambda loss: loss.name
+)
+def test_one_huge_target_does_not_keep_the_others_from_being_learned(loss):
+    """The unit is that of a typical row: as much is learned as with penalties as they are."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 3))
+    signal = X[:, 0] + X[:, 1] * X[:, 2]
+    y = rng.poisson(np.exp(signal)) + 0.1
+    y[5] = 1e5
+    kept = np.arange(1000) != 5
+    for penalties in ("relative", "absolute"):
+        spec = Spec(n_estimators=50, max_depth=4, penalties=penalties)
+        model, _ = jboost.fit(loss, X, y, spec=spec)
+        assert np.corrcoef(np.asarray(jboost.predict(model, X))[kept], signal[kept])[0, 1] > 0.6
+
+
+def test_rows_of_different_noise_are_learned_as_with_weights():
+    """A loss with a factor of its own for each row is that of weights, whatever the range of the factors."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 3)).astype(np.float32)
+    signal, sd = X[:, 0] + X[:, 1] * X[:, 2], np.exp(2 * rng.normal(size=1000)).astype(np.float32)
+    y = signal + np.minimum(sd, 3) * 0.3 * rng.normal(size=1000).astype(np.float32)
+    spec = Spec(n_estimators=50, max_depth=4)
+    own, _ = jboost.fit(lambda s, t: 0.5 * ((s - t["y"]) / t["sd"]) ** 2, X, {"y": y, "sd": sd}, spec=spec)
+    known, _ = jboost.fit(losses.squared_error, X, y, sample_weight=sd**-2, spec=spec)
+    errors = [np.std(np.asarray(jboost.predict(one, X)) - signal) for one in (own, known)]
+    assert errors[0] < 1.1 * errors[1]
 
 
 def test_a_rare_class_is_not_learned_by_heart():

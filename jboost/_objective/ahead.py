@@ -21,18 +21,18 @@ NUDGE = 8  # units of rounding of a score: so small a move shows how a loss is r
 NOISE = 4  # times what rounding was seen to do to a loss, which is no rise either
 
 
-def curvature_ahead(
+def bends_ahead(
     loss: Any, score: Float[Array, "n k"], at: Expansion, rows: Rows
 ) -> tuple[Float[Array, "n k"], Float[Array, "n k"]]:
-    """Return the curvature of each row by each output, and how much the row has to say of it, 0 to 1.
+    """Return the logarithm of how much more than h each row bends, and how much it has to say of it.
 
-    It is the second derivative over the share of its own Newton step that the row accepts. Where a class or an event is
-    rare the second derivative alone is next to 0 in all rows, and a penalty in units of it would be none. A row says
-    as much of an output as this has a part in the slope of its step, and nothing at a kink or where nothing bends.
+    It bends as h over the share of its own Newton step that the row accepts. Where a class or an event is rare h alone
+    is next to 0 in all rows, and a penalty in units of it would be none. A row says as much of an output, 0 to 1, as
+    this has a part in the slope of its step, and nothing at a kink.
     """
     share = _accepted_share(loss, score, at, rows)[:, None]
     parts = jnp.where(share > 0, _parts_of_slope(at.g, at.h), 0)
-    return at.h / jnp.where(share > 0, share, 1), parts
+    return -jnp.log(jnp.where(share > 0, share, 1)), parts
 
 
 class _Halving(NamedTuple):

@@ -14,12 +14,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
-from jboost._objective.ahead import curvature_ahead
+from jboost._objective.ahead import bends_ahead
 from jboost._objective.derivatives import Expansion
 from jboost._objective.rows import Rows
 from jboost._runtime.typing import as_array, pytree
 from jboost._spec import Hyper
 
+ENOUGH = 20  # rows that have a say of how a loss bends ahead
 LARGEST_EXPONENT = 100  # of a scale, so that it and its inverse are normal numbers of float32
 
 
@@ -82,9 +83,18 @@ def find_units(
     largest = nearest_power_of_two(jnp.max(jnp.where(there, jnp.abs(g), 0), axis=0))
     positive, of_largest = jnp.maximum(h, 0), jnp.abs(g) / largest[None]
     parts = [jnp.ones_like(positive[:, :1]), positive, jnp.square(of_largest)]
+    unit = jnp.ones_like(largest)
     if relative:
-        curvature, says = curvature_ahead(loss, score, Expansion(value, g, positive), rows)
-        parts += [of_largest * says, of_largest * says * curvature]
+        bends, unit = (h > 0).astype(h.dtype), nearest_power_of_two(jnp.max(positive, axis=0))
+        more, says = bends_ahead(loss, score, Expansion(value, g, positive), rows)
+        parts += [
+            bends,
+            jnp.log(jnp.where(h > 0, h / unit[None], 1)),
+            of_largest * says,
+            of_largest * says * more,
+        ]
+        square = jnp.square(of_largest * says)
+        parts += [square, weight[:, None] * square]
     columns = jnp.where(there, weight[:, None] * jnp.concatenate(parts, axis=1), 0)
     sums = total(jnp.concatenate([columns, there.astype(g.dtype)], axis=1))
     of_weight, n_rows, sums = sums[0], sums[-1], sums[1:-1].reshape(-1, k)
@@ -94,11 +104,24 @@ def find_units(
     if not relative:
         scale = nearest_power_of_two(_root_of_mean_square(root_of_square))
         return _units(jnp.ones_like(largest), 1 / scale, of_loss, scale, one)
-    curvature = _or_one(jnp.where(sums[2] > 0, sums[3] / _or_one(sums[2]), mean_of_h))
+    average = nearest_power_of_two(jnp.minimum(of_weight / n_rows, 1))
+    curvature = unit * _curvature(sums[2:], average)
     size = _root_of_mean_square(root_of_square / jnp.sqrt(curvature))
     scale = nearest_power_of_two(size)
-    average = nearest_power_of_two(jnp.minimum(of_weight / n_rows, 1))
     return _units(curvature, size / scale, of_loss, scale, average)
+
+
+def _curvature(sums: Float[Array, "6 k"], average: Float[Array, ""]) -> Float[Array, " k"]:
+    """Return a typical curvature of a row by each output: the geometric mean of h, and what rows bend more ahead.
+
+    That is the mean of its logarithm, weighted by |g|. It counts as far as `ENOUGH` rows have a say of it, by their
+    weights or by their number, so that one row, or a few, do not decide it.
+    """
+    bends, log_h, steep, more, square, weighted = sums
+    by_weight = jnp.square(steep) / (_or_one(square) * average)
+    by_number = jnp.square(steep) / _or_one(weighted)
+    rows = jnp.where(square > 0, jnp.maximum(by_weight, by_number), 0)
+    return jnp.exp(log_h / _or_one(bends) + rows / (rows + ENOUGH) * more / _or_one(steep))
 
 
 def _units(curvature: Array, size: Array, loss: Array, scale: Array, weight: Array) -> Units:

@@ -30,8 +30,8 @@ class JBoostRegressor(RegressorMixin, Boosting):
     ----------
     loss : str, callable, Loss, GroupLoss or BatchLoss, default "squared_error"
         "squared_error", "absolute_error", "quantile", "poisson", "gamma", "tweedie" (power 1.5), "huber" or
-        "pseudo_huber" (delta is the 0.9 quantile of the absolute residuals before each round; for another, or a number,
-        give `jboost.losses.huber(...)`); a function
+        "pseudo_huber" (delta is the 0.9 quantile of the residuals around their median before each round; for another,
+        or a number, give `jboost.losses.huber(...)`); a function
         `loss(score, y) -> scalar` of one row in JAX operations; or a `jboost.Loss`, a `jboost.GroupLoss` (give
         `fit` the groups) or a `jboost.BatchLoss`. A name stands for the loss in `jboost.losses`.
     quantile : float, optional
