@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 import jboost
@@ -30,7 +30,12 @@ class Case:
     weight: Any = None
     rounds: int = 100
     learning_rate: float = 0.1
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the libraries
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the peers
+
+
+def normal(score: Any, y: Any) -> Any:
+    """Mean and log standard deviation."""
+    return 0.5 * jnp.square((y - score[0]) * jnp.exp(-score[1])) + score[1]
 
 
 def available() -> list[str]:
@@ -52,21 +57,14 @@ def scores(library: str, case: Case) -> Any:
 
 def _of_jboost(case: Case) -> Any:
     spec = jboost.Spec(n_estimators=case.rounds, grow_policy="depthwise")
-    given = dict(case.options.get("jboost", {}))
-    spec = dataclasses.replace(spec, **{k: given.pop(k) for k in list(given) if hasattr(spec, k)})
-    hyper = jboost.Hyper(learning_rate=case.learning_rate, **given)
+    hyper = jboost.Hyper(learning_rate=case.learning_rate)
     data = jboost.bin_features(case.X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows it
         model, _ = jboost.fit(case.loss, data, case.y, spec=spec, hyper=hyper, sample_weight=case.weight)
-    model = dataclasses.replace(model, inverse_link=jboost.losses.squared_error.inverse_link)
-    each = (dataclasses.replace(model, tree_weight=weights) for weights in _first_rounds(model))
-    return np.stack([np.asarray(jboost.predict(one, data), np.float64) for one in each])
-
-
-def _first_rounds(model: jboost.Ensemble) -> Any:
-    """Return weights 1 for the first rounds and 0 for the others: one shape, one program."""
-    return np.tri(model.n_trees + 1, model.n_trees, -1, dtype=model.tree_weight.dtype)
+    before = np.broadcast_to(model.base, (len(case.y), model.n_outputs))
+    before = before[:, 0] if model.scalar_output else before
+    return np.stack([before, *jboost.staged_predict(model, data)]).astype(np.float64)
 
 
 def _weighted(function: Any, weight: Any) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from same_objective import Case, available, scores
+from same_objective import Case, available, normal, scores
 from tqdm import tqdm
 
 from jboost import Loss, losses
@@ -23,11 +23,6 @@ from jboost import Loss, losses
 UNBOUNDED = {"xgboost": {"max_delta_step": 0}}  # XGBoost's default for counts is 0.7
 RISE = 1e-5  # relative: less is rounding
 COLOURS = {"jboost": "tab:blue", "xgboost": "tab:orange", "lightgbm": "tab:green"}
-
-
-def normal(score: Any, y: Any) -> Any:
-    """Mean and log standard deviation."""
-    return 0.5 * jnp.square((y - score[0]) * jnp.exp(-score[1])) + score[1]
 
 
 def cauchy(score: Any, y: Any) -> Any:

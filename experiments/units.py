@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from same_objective import Case, available, scores
+from same_objective import Case, available, normal, scores
 from tqdm import tqdm
 
 from jboost import Loss, losses
@@ -32,11 +31,6 @@ def _times(function: Callable[..., Any], score: Any, y: Any, factor: Any) -> Any
 def times(loss: Loss, factor: float) -> Loss:
     """Return the loss times a factor."""
     return Loss(jax.tree_util.Partial(_times, loss.function, factor=factor), n_outputs=loss.n_outputs)
-
-
-def normal(score: Any, y: Any) -> Any:
-    """Mean and log standard deviation."""
-    return 0.5 * jnp.square((y - score[0]) * jnp.exp(-score[1])) + score[1]
 
 
 def squares(factor: float) -> Callable[..., Any]:

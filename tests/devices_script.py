@@ -116,10 +116,8 @@ def main(names):
             use_devices(count)
             found[count] = CASES[name]()
             assert sizes[-1] == count, (name, count, sizes)
-            assert len(programs_of_rounds()) == 1, (
-                name,
-                count,
-            )  # the second chunk takes what the first returns
+            # The second chunk takes what the first returns.
+            assert len(programs_of_rounds()) == 1, (name, count)
         (alone, history), (model, other) = found.values()
         assert len(np.unique(alone.leaf_value)) > 6, name
         for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(model), strict=True):

@@ -8,17 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jboost._objective.derivatives import Expansion, any_of, value_by_row
+from jboost._objective.derivatives import NOISE, NUDGE, ROUNDING, Expansion, any_of, value_by_row
 from jboost._objective.rows import Rows
 
 SUFFICIENT = 0.45  # of what the slope promises, half of which is kept on a parabola
-NEARLY = (
-    63 / 64
-)  # of a step is looked at: all of it may by luck leave a residual of exactly 0, and none of its loss
+NEARLY = 63 / 64  # of a step is looked at: all of it may by luck leave a residual of exactly 0
 SHORTEST = 2.0**-24  # share of a step that is tried
-ROUNDING = 16  # units of rounding of a loss that are no rise
-NUDGE = 8  # units of rounding of a score: so small a move shows how a loss is rounded
-NOISE = 4  # times what rounding was seen to do to a loss, which is no rise either
 
 
 def bends_ahead(

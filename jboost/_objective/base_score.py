@@ -23,13 +23,9 @@ HOPELESS_DAMPING = 1e6
 ROUNDING = 8  # units of rounding below which a mean over the rows is taken for noise
 FIRST_DAMPING = 1e-3
 LEAST_DAMPING = 1 / 64  # after a step that failed: less would hardly change the step
-HARDLY_FLATTER = (
-    0.3  # times the slope before: what a Newton step leaves of it where the minimum lies at infinity is 1/e
-)
+HARDLY_FLATTER = 0.3  # times the slope before: towards infinity a Newton step leaves 1/e of it
 BOUND = 4.0  # on a step, times 1 or the size of the score
-EDGE = (
-    1e-3  # of a score: where so short a step leaves the range of the floats, the loss falls without a bound
-)
+EDGE = 1e-3  # of a score: so short a step out of the range of the floats means a loss without a bound
 
 
 def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[Array, " k"]:

@@ -12,16 +12,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jboost._fixed_point import total
-from jboost._objective.derivatives import Expansion, value_by_row
+from jboost._objective.derivatives import NOISE, NUDGE, ROUNDING, Expansion, value_by_row
 from jboost._objective.leaf_rules import Newton
 from jboost._objective.leaves import Leaves
 from jboost._runtime.closures import with_explicit_closure
 from jboost._runtime.typing import over_devices
 from jboost._tree import take_leaves
 
-ROUNDING = 16  # units of rounding of a loss that are no rise
-NOISE = 4  # times what rounding was seen to do to a loss, which is no rise either
-NUDGE = 8  # units of rounding of a score: so small a move shows how a loss is rounded
 WIDE = 128  # times as far a score is moved to see how steep the loss is on both sides
 AVERAGES = 8  # average losses below which the terms of a loss are taken to lie
 SUFFICIENT = 0.25  # of what its slope promises: so much a step that was shortened must lower the loss by

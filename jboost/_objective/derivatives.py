@@ -13,6 +13,10 @@ from jaxtyping import Array, Bool, Float
 from jboost._objective.rows import Rows, gathered, per_row
 from jboost._runtime.dividing import all_rows, own_rows
 
+ROUNDING = 16  # units of rounding of a loss that are no rise
+NUDGE = 8  # units of rounding of a score: so small a move shows how a loss is rounded
+NOISE = 4  # times what rounding was seen to do to a loss, which is no rise either
+
 Scores = Float[Array, " n"] | Float[Array, "n k"]
 # Words of JAX's that a function has no derivative of the kind that was asked for.
 _NO_DERIVATIVE = ("differentiation", "support JVP", "differentiat", "JVP rule", "transpose")

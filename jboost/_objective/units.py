@@ -86,15 +86,11 @@ def find_units(
     unit = jnp.ones_like(largest)
     if relative:
         bends, unit = (h > 0).astype(h.dtype), nearest_power_of_two(jnp.max(positive, axis=0))
+        log_h = jnp.log(jnp.where(h > 0, h / unit[None], 1))
         more, says = bends_ahead(loss, score, Expansion(value, g, positive), rows)
-        parts += [
-            bends,
-            jnp.log(jnp.where(h > 0, h / unit[None], 1)),
-            of_largest * says,
-            of_largest * says * more,
-        ]
-        square = jnp.square(of_largest * says)
-        parts += [square, weight[:, None] * square]
+        steep = of_largest * says
+        square = jnp.square(steep)
+        parts += [bends, log_h, steep, steep * more, square, weight[:, None] * square]
     columns = jnp.where(there, weight[:, None] * jnp.concatenate(parts, axis=1), 0)
     sums = total(jnp.concatenate([columns, there.astype(g.dtype)], axis=1))
     of_weight, n_rows, sums = sums[0], sums[-1], sums[1:-1].reshape(-1, k)

@@ -18,8 +18,8 @@ from jboost.sklearn.scorers import Scored, scored
 REGRESSION_LOSSES: dict[str, Callable[[], Loss]] = {
     "squared_error": lambda: losses.squared_error,
     "absolute_error": lambda: losses.absolute_error,
-    "huber": lambda: losses.huber(),
-    "pseudo_huber": lambda: losses.pseudo_huber(),
+    "huber": losses.huber,
+    "pseudo_huber": losses.pseudo_huber,
     "poisson": lambda: losses.poisson,
     "gamma": lambda: losses.gamma,
     "tweedie": lambda: losses.tweedie(1.5),
