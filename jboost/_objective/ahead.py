@@ -18,7 +18,7 @@ SHORTEST = 2.0**-24  # share of a step that is tried
 
 def bends_ahead(
     loss: Any, score: Float[Array, "n k"], at: Expansion, rows: Rows
-) -> tuple[Float[Array, "n k"], Float[Array, "n k"]]:
+) -> tuple[Float[Array, "n 1"], Float[Array, "n k"]]:
     """Return the logarithm of how much more than h each row bends, and how much it has to say of it.
 
     It bends as h over the share of its own Newton step that the row accepts. Where a class or an event is rare h alone
