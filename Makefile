@@ -29,6 +29,9 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 # Inner functions check the shapes and dtypes of their annotations in every call (tests/conftest.py): it costs little.
 export JBOOST_CHECK_TYPES ?= 1
 
+# Half of the compilation is LLVM's optimisation of programs that then run for milliseconds; the quick tests keep it.
+test plain: export XLA_FLAGS ?= --xla_backend_optimization_level=0
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick plain check format clean
 

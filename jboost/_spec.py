@@ -19,6 +19,7 @@ from jboost._runtime.typing import as_array, is_traced, pytree
 GrowPolicy = Literal["symmetric", "depthwise"]
 MultiOutput = Literal["vector", "separate"]
 Penalties = Literal["relative", "absolute"]
+SplitHessian = Literal["diagonal", "full"]
 LARGEST = 2**31 - 1  # counts are int32
 MAX_DEPTH = 16  # a depthwise tree of this depth has 65,535 split slots
 
@@ -47,6 +48,10 @@ class Spec:
     penalties : {"relative", "absolute"}
         How the penalties of `Hyper` are read: in units of the loss where boosting starts, so that those of target, loss
         and scores do not matter, or as numbers, as in XGBoost.
+    split_hessian : {"diagonal", "full"}
+        What splits of a loss with ``hessian="full"`` are chosen by: the second derivatives by each output, or the whole
+        matrix that the leaves use. Histograms then hold k (k + 3) / 2 sums for k outputs instead of 2 k, and trees grow
+        level by level in JAX.
 
     Examples
     --------
@@ -64,6 +69,7 @@ class Spec:
     max_cat_to_onehot: int = 4
     n_iter_no_change: int | None = None
     penalties: Penalties = "relative"
+    split_hessian: SplitHessian = "diagonal"
 
     def __post_init__(self) -> None:
         _check_integer("n_estimators", self.n_estimators, 0, LARGEST)
@@ -75,6 +81,7 @@ class Spec:
         _check_choice("grow_policy", self.grow_policy, get_args(GrowPolicy))
         _check_choice("penalties", self.penalties, get_args(Penalties))
         _check_choice("multi_output", self.multi_output, get_args(MultiOutput))
+        _check_choice("split_hessian", self.split_hessian, get_args(SplitHessian))
 
     @property
     def symmetric(self) -> bool:
@@ -95,6 +102,11 @@ class Spec:
     def counts_rows(self) -> bool:
         """Whether histograms carry a third statistic, the number of rows."""
         return self.min_child_samples > 1
+
+    @property
+    def crosses_outputs(self) -> bool:
+        """Whether histograms carry the mixed second derivatives of each pair of outputs."""
+        return self.split_hessian == "full"
 
 
 @pytree

@@ -16,20 +16,30 @@ N_CODES, N_NODES, N_FEATURES = 8, 2, 4
 
 
 def make_rules(scale: Any, dtype: Any = None, **choices: Any) -> Rules:
-    spec_names = ("grow_policy", "min_child_samples", "max_cat_to_onehot")
+    spec_names = ("grow_policy", "min_child_samples", "max_cat_to_onehot", "split_hessian")
     spec = Spec(**{name: value for name, value in choices.items() if name in spec_names})
     hyper = Hyper(**{name: value for name, value in choices.items() if name not in spec_names})
     dtype = dtype or jnp.result_type(float)
     return Rules(jax.tree.map(lambda x: jnp.asarray(x, dtype), hyper), 1 / jnp.asarray(scale, dtype), spec)
 
 
-def random_histogram(seed: int, k: int, counts: bool, missing: bool = True, f: int = N_FEATURES) -> Any:
+def random_histogram(
+    seed: int, k: int, counts: bool, missing: bool = True, f: int = N_FEATURES, crosses: bool = False
+) -> Any:
     """Make a histogram [b c l f] of 40 rows and the scales; a feature has codes that no row of a node has."""
     rng = np.random.default_rng(seed)
     values = rng.integers(1, 9, (40, 2 * k))
     values[:, ::2] = rng.integers(-20, 21, (40, k))
-    values = np.column_stack([values, np.ones(40, int)]) if counts else values
     scale = np.array([0.5, 1.0, 0.25, 2.0, 1.0, 0.5])[: 2 * k]
+    if (
+        crosses
+    ):  # of matrices that are positive definite: half of the smallest of a diagonal, over the outputs
+        above = np.triu_indices(k, 1)
+        smallest = (values[:, 1::2] * scale[1::2]).min(axis=1, keepdims=True)
+        wanted = rng.uniform(-1, 1, (40, len(above[0]))) * smallest / k
+        values = np.column_stack([values, np.round(wanted * 64).astype(int)])
+        scale = np.append(scale, np.full(len(above[0]), 1 / 64))
+    values = np.column_stack([values, np.ones(40, int)]) if counts else values
     histogram = np.zeros((N_CODES, values.shape[1], N_NODES, f), np.int32)
     node = rng.integers(0, N_NODES, 40)
     for feature in range(f):
@@ -44,11 +54,21 @@ def naive_gain(left: np.ndarray, right: np.ndarray, rules: Rules) -> float:
     hyper, pairs = rules.hyper, rules.n_pairs
 
     def score(sums: np.ndarray) -> float:
+        if rules.spec.crosses_outputs:
+            return score_of_matrix(sums)
         total = 0.0
         for g, h in zip(sums[0:pairs:2], sums[1:pairs:2], strict=True):
             shrunk = np.sign(g) * max(abs(g) - float(hyper.reg_alpha), 0)
             total += shrunk**2 / (h + float(hyper.reg_lambda)) if h + float(hyper.reg_lambda) > 0 else 0.0
         return total
+
+    def score_of_matrix(sums: np.ndarray) -> float:
+        k = rules.n_outputs
+        matrix, above = np.diag(sums[1:pairs:2] + float(hyper.reg_lambda)), np.triu_indices(k, 1)
+        matrix[above] = matrix.T[above] = sums[pairs : pairs + len(above[0])]
+        g = sums[0:pairs:2]
+        shrunk = np.sign(g) * np.maximum(np.abs(g) - float(hyper.reg_alpha), 0)
+        return float(shrunk @ np.linalg.solve(matrix, shrunk)) if matrix.any() else 0.0
 
     for child in (left, right):
         h = child[1:pairs:2].max()

@@ -143,8 +143,10 @@ def test_the_range_of_gradients(shape, precision, rng):
     value, h, weight = jnp.zeros(N), jnp.ones(shape), np.full(N, 2.0, precision)
     signs = rng.choice([-1.0, 1.0], shape).astype(precision)
     with pytest.raises(ValueError, match="y is too large"):
-        check_range(1.01 * signs * unit, weight)
-    check_range(0.99 * signs * unit, weight)
+        check_range(1.01 * signs * unit, h, weight)
+    check_range(0.99 * signs * unit, h, weight)
+    with pytest.raises(ValueError, match="the second derivatives of the loss sum to"):
+        check_range(signs, 1.01 * unit, weight)
     for share, expected in ((0.49, False), (0.51, True), (50.0, True), (np.inf, True), (np.nan, True)):
         g = (share * signs * unit).astype(precision)
         found = may_fail(losses.squared_error, value, jnp.asarray(g), h, jnp.asarray(weight))

@@ -27,16 +27,16 @@ SETTINGS = {
 choose = jax.jit(best_split, static_argnames="layout")
 
 
-@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize(("k", "hessian"), [(1, "diagonal"), (3, "diagonal"), (3, "full")])
 @pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.usefixtures("x64")
-def test_best_split_is_that_of_brute_force(name, policy, k):
+def test_best_split_is_that_of_brute_force(name, policy, k, hessian):
     n_split = 0
     counts = "min_child_samples" in SETTINGS[name]
     for seed in range(4):
-        histogram, scale = random_histogram(seed, k, counts, missing=seed != 1)
-        rules = make_rules(scale, grow_policy=policy, **SETTINGS[name])
+        histogram, scale = random_histogram(seed, k, counts, missing=seed != 1, crosses=hessian == "full")
+        rules = make_rules(scale, grow_policy=policy, split_hessian=hessian, **SETTINGS[name])
         allowed = np.ones(N_FEATURES, bool) if seed < 2 else np.array([True, False, False, seed == 2])
         split, lighter = choose(jnp.asarray(histogram), rules, CATEGORICAL, jnp.asarray(allowed))
         table = np.asarray(routing_table(split, CATEGORICAL))

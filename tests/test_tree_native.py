@@ -97,7 +97,7 @@ def draw(case: Case, seed: int = 0, dtype: Any = np.float32) -> tuple[Any, ...]:
         g, h = np.sign(np.round(g)), np.ones_like(h)
     active = rng.random(case.n) < case.active
     derivatives = GradientPairs(*(jnp.asarray(values * active[:, None], dtype) for values in (g, h)))
-    scale = jnp.stack([find_scale(values).factor for values in derivatives], axis=-1).reshape(-1)
+    scale = jnp.stack([find_scale(values).factor for values in derivatives[:2]], axis=-1).reshape(-1)
     spec = Spec(max_depth=case.depth, grow_policy=case.policy, **case.spec)
     if spec.counts_rows:
         scale = jnp.append(scale, jnp.ones(1, dtype))
@@ -252,7 +252,7 @@ def test_missing_values_against_all_categories(policy, max_cat_to_onehot, rng):
     codes = rng.integers(0, 4, (1, 300)).astype(np.uint8)  # three categories
     is_missing = codes[0] == 0
     derivatives = GradientPairs(jnp.where(is_missing, -1.0, 0.5)[:, None], jnp.ones((300, 1)))
-    scale = jnp.stack([find_scale(values).factor for values in derivatives], axis=-1).reshape(-1)
+    scale = jnp.stack([find_scale(values).factor for values in derivatives[:2]], axis=-1).reshape(-1)
     hyper = jax.tree.map(jnp.float32, Hyper(reg_lambda=0.0))
     spec = Spec(max_depth=1, grow_policy=policy, max_cat_to_onehot=max_cat_to_onehot)
     rest = (codes, np.ones((1, 1), bool), derivatives, np.ones(300, bool), Rules(hyper, scale, spec))

@@ -206,6 +206,29 @@ def test_rows_of_different_noise_are_learned_as_with_weights():
     assert errors[0] < 1.1 * errors[1]
 
 
+def test_the_unit_of_h_of_losses_of_several_rows(rows):
+    """The rows of a group try their steps together: alone in it they are rows, and all at once no more vanish."""
+    data, _ = rows
+    y = np.zeros(N)
+    y[:3] = 1
+
+    def by_group(score, y, mask):
+        return jnp.sum(jnp.where(mask, jax.vmap(losses.logistic.function)(score, y), 0.0))
+
+    def of_all(score, y, weight):
+        return jnp.sum(weight * jax.vmap(losses.logistic.function)(score, y))
+
+    def unit(loss, **given):
+        problem, _ = jboost.boosting.init(loss, data, y, base_score=-4.6, **given)
+        return float(problem.units.h[0])
+
+    of_rows, share = unit(losses.logistic), y.mean()
+    np.testing.assert_allclose(unit(jboost.GroupLoss(by_group), groups=np.arange(N)), of_rows, rtol=1e-6)
+    for found in (unit(jboost.GroupLoss(by_group), groups=np.arange(N) // 5), unit(jboost.BatchLoss(of_all))):
+        assert of_rows / 2 < found < 0.25
+    assert of_rows > 1.3 * share * (1 - share)  # which is h itself; few rows say more, so it is not much
+
+
 def test_a_rare_class_is_not_learned_by_heart():
     """No leaf of ten rows with one of a rare class says more of it than the rows allow."""
     rng = np.random.default_rng(0)

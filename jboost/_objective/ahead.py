@@ -42,27 +42,30 @@ class _Halving(NamedTuple):
 def _accepted_share(loss: Any, score: Float[Array, "n k"], at: Expansion, rows: Rows) -> Float[Array, " n"]:
     """Return how much of its own Newton step each row accepts, a power of two: 1 where its loss is like a parabola.
 
+    The rows of a group, or of a batch, take their steps together and accept as much.
+
     A share is accepted that lowers the loss by nearly half of what the slope promises, as the whole step would on a
     parabola (Armijo 1966). 0 where none is, at a kink. Carries no derivative, as powers of two have none.
 
     The first two passes move the scores by next to nothing and see how far the loss is from its expansion there.
     """
-    if loss.needs_all_rows or loss.hessian == "first_order":
+    if loss.hessian == "first_order":
         return jnp.ones_like(at.value)
     loss, score, at, rows = jax.lax.stop_gradient((loss, score, at, rows))
     eps = jnp.finfo(score.dtype).eps
     step = -NEARLY * _newton_step(at.g, at.h)
-    slope = (at.g * step).sum(axis=1)
+    slope, size = (loss.joined(one, rows) for one in ((at.g * step).sum(axis=1), jnp.abs(at.value)))
 
     def try_share(state: _Halving) -> _Halving:
         share, rejected, noise, n_passes = state
         measures = n_passes < 2
         nudge = jnp.where(n_passes == 0, NUDGE * eps, -NUDGE * eps).astype(score.dtype) * score
         moved = jnp.where(measures, nudge, share[:, None] * step)
-        change = value_by_row(loss, score + moved, rows) - at.value
-        off = jnp.abs(change - (at.g * moved + at.h * jnp.square(moved) / 2).sum(axis=1))
+        change = loss.joined(value_by_row(loss, score + moved, rows) - at.value, rows)
+        expected = (at.g * moved + at.h * jnp.square(moved) / 2).sum(axis=1)
+        off = jnp.abs(change - loss.joined(expected, rows))
         noise = jnp.where(measures & jnp.isfinite(off), jnp.maximum(noise, off), noise)
-        rounding = ROUNDING * eps * jnp.abs(at.value) + NOISE * noise
+        rounding = ROUNDING * eps * size + NOISE * noise
         rejected = rejected & (measures | ~(change <= SUFFICIENT * share * slope + rounding))
         return _Halving(jnp.where(rejected & ~measures, share / 2, share), rejected, noise, n_passes + 1)
 

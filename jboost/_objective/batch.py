@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jboost._fixed_point import total
 from jboost._objective.curvature import MAX_EXACT, exact_diagonal, probed_diagonal
 from jboost._objective.objective import Objective, register
 from jboost._objective.rows import Rows, per_row
@@ -77,6 +78,11 @@ class BatchLoss(Objective):
         found = self.curvature(score, rows.y, rows.weight)  # pyright: ignore[reportOptionalCall]
         return _of_unit(found, rows)
 
+    def joined(self, values: Float[Array, " n"], rows: Rows) -> Float[Array, " n"]:
+        """Sum over all rows."""
+        weight = jnp.asarray(rows.weight, values.dtype)
+        return jnp.broadcast_to(total(jnp.where(weight > 0, weight * values, 0)), values.shape)
+
     def _at(self, score: Array, rows: Rows) -> tuple[Array, Array]:
         return jax.value_and_grad(self.function)(score, rows.y, rows.weight)
 
@@ -85,7 +91,7 @@ def _shared(value: Float[Array, ""], rows: Rows) -> Float[Array, " n"]:
     return jnp.broadcast_to(value / rows.weight.sum(), rows.weight.shape)
 
 
-def _of_unit(total: Any, rows: Rows) -> Any:
+def _of_unit(found: Any, rows: Rows) -> Any:
     """Divide by the weights, with which boosting multiplies; 0 for a row that is not there."""
-    weight = per_row(rows.weight, total)
-    return jnp.where(weight > 0, total / jnp.where(weight > 0, weight, 1), 0)
+    weight = per_row(rows.weight, found)
+    return jnp.where(weight > 0, found / jnp.where(weight > 0, weight, 1), 0)

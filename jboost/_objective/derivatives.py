@@ -112,7 +112,9 @@ def explained(loss: Any) -> Iterator[None]:
         raise TypeError(f"loss: JAX cannot differentiate {name} as needed ({error}); {way_out}") from error
 
 
-def check_derivatives(loss: Any, value: Any, g: Any, h_raw: Any, weight: Any) -> None:
+def check_derivatives(
+    loss: Any, value: Any, g: Any, h_raw: Any, weight: Any, base: Any = None, given: bool = False
+) -> None:
     """Raise ValueError when a loss cannot be boosted with the Hessian it asks for.
 
     Parameters
@@ -122,40 +124,71 @@ def check_derivatives(loss: Any, value: Any, g: Any, h_raw: Any, weight: Any) ->
         Result of `raw_derivatives` at the base score.
     weight : concrete array [n]
         Rows of weight 0 are not looked at.
+    base : concrete array [k], optional
+        The base score, for the message.
+    given : bool
+        Whether the user chose it.
     """
-    name = loss.name or "the loss"
+    name, at = loss.name or "the loss", _described(base, given)
     used = np.asarray(weight) > 0
     for label, array in (("value", value), ("first derivative", g), ("second derivative", h_raw)):
         array = np.asarray(array)
         bad = ~np.isfinite(array) & per_row(used, array)
         if bad.any():
-            row = int(np.argwhere(bad)[0, 0])
+            row, *output = (int(place) for place in np.argwhere(bad)[0])
+            where = f"row {row}, output {output[0]}" if output else f"row {row}"
             raise ValueError(
-                f"loss: the {label} of {name} is not finite at the base score (row {row}: "
+                f"loss: the {label} of {name} is not finite at the base score{at} ({where}: "
                 f"{array[row]}); scale y where it is large, write the loss without overflow (exp or cosh of y), 0/0, "
                 "inf - inf or a root or logarithm at 0, and check that y lies in its domain"
                 + _advice(loss, label == "second derivative")
+                + _advice_on_base(base, given)
             )
     if loss.hessian == "first_order":
         return
     steep = np.abs(np.asarray(g))[used].max(axis=0, initial=0.0) > loss.hessian_floor
     flat = np.asarray(h_raw)[used].max(axis=0, initial=-np.inf) <= 0
     if np.any(steep & flat):
+        output = f" by output {int(np.argmax(steep & flat))}" if np.ndim(flat) else ""
         raise ValueError(
-            f"loss: the second derivative of {name} is nowhere positive at the base score, so Newton steps "
-            "are undefined" + _advice(loss, True)
+            f"loss: the second derivative of {name}{output} is nowhere positive at the base score{at}, so Newton steps "
+            "are undefined" + _advice(loss, True) + _advice_on_base(base, given)
         )
 
 
-def check_range(g: Any, weight: Any) -> None:
-    """Refuse gradients whose sums are not finite."""
-    g, weight = np.asarray(g), np.asarray(weight)
-    total, largest = np.abs(g.astype(np.float64) * per_row(weight, g)).sum(), _largest_sum(g.dtype)
-    if total > largest:
-        raise ValueError(
-            f"y is too large for {g.dtype}: the gradients of the loss sum to {total:.3g}, above {largest:.3g}; scale y "
-            "or the loss"
+def _described(base: Any, given: bool) -> str:
+    if base is None:
+        return ""
+    numbers = ", ".join(f"{number:.6g}" for number in np.ravel(base))
+    return f" {'that was given' if given else 'that was found'}, [{numbers}]"
+
+
+def _advice_on_base(base: Any, given: bool) -> str:
+    if base is None:
+        return ""
+    if given:
+        return "; give a base_score nearer to the target"
+    if np.size(base) == 1:
+        return ""
+    return (
+        "; where an output has run off because the loss falls without end (the scale of a constant target), "
+        "give base_score, or bound that output in the loss"
+    )
+
+
+def check_range(g: Any, h: Any, weight: Any) -> None:
+    """Refuse derivatives whose sums are not finite."""
+    for label, values in (("gradients", g), ("second derivatives", h)):
+        values, weight = np.asarray(values), np.asarray(weight)
+        total, largest = (
+            np.abs(values.astype(np.float64) * per_row(weight, values)).sum(),
+            _largest_sum(values.dtype),
         )
+        if total > largest:
+            raise ValueError(
+                f"y is too large for {values.dtype}: the {label} of the loss sum to {total:.3g}, above {largest:.3g}; "
+                "scale y or the loss"
+            )
 
 
 def may_fail(loss: Any, value: Array, g: Array, h_raw: Array, weight: Float[Array, " n"]) -> Bool[Array, ""]:
@@ -165,7 +198,7 @@ def may_fail(loss: Any, value: Array, g: Array, h_raw: Array, weight: Float[Arra
     """
     used = weight > 0
     most = _largest_sum(g.dtype) / 2 / g.size  # the largest times their number is no less than the sum
-    small = jnp.isfinite(h_raw) & (jnp.abs(g) * per_row(weight, g) <= most)  # false for NaN too
+    small = jnp.maximum(jnp.abs(g), jnp.abs(h_raw)) * per_row(weight, g) <= most  # false for NaN too
     sound = jnp.isfinite(value) & (small if small.ndim == 1 else small.all(axis=1))
     fails = any_of(used & ~sound)
     if loss.hessian == "first_order":

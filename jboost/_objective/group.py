@@ -91,6 +91,12 @@ class GroupLoss(Objective):
 
         return self._by_group(score, rows, both)[1]
 
+    def joined(self, values: Float[Array, " n"], rows: Rows) -> Float[Array, " n"]:
+        """Sum over the rows of each group."""
+        assert rows.groups is not None  # `_tables` has seen them
+        number = rows.groups.number
+        return jnp.zeros_like(values).at[number].add(jnp.where(rows.weight > 0, values, 0))[number]
+
     def _tables(self, rows: Rows) -> tuple[GroupTable, ...]:
         if rows.groups is None:
             raise ValueError("groups must be given for a GroupLoss, to fit and in valid")

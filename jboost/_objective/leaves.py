@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jboost._fixed_point import Scale, find_scale, sum_by_group
@@ -27,6 +28,8 @@ class Derivatives(NamedTuple):
     h: Float[Array, "n k"]
     scale_of_g: Scale | None = None  # None: not found yet
     scale_of_h: Scale | None = None
+    cross: Float[Array, "n c"] | None = None  # h by two outputs, where splits use the whole matrix
+    scale_of_cross: Scale | None = None
 
 
 def weighted_derivatives(
@@ -41,6 +44,24 @@ def weighted_derivatives(
     if units is not None:
         g, h = g * (1 / units.of_g)[None], h * (1 / units.of_h)[None]
     return Derivatives(g, h, find_scale(g, reduce), find_scale(h, reduce)) if scales else Derivatives(g, h)
+
+
+def with_cross(
+    derivatives: Derivatives,
+    loss: Any,
+    score: Float[Array, "n k"],
+    rows: Rows,
+    weight: Float[Array, " n"],
+    units: Units,
+    reduce: Reduce | None = None,
+) -> Derivatives:
+    """Add the mixed second derivatives, pairs of outputs 12, 13, ..., 23, ..., and the scales of their sums."""
+    left, right = np.triu_indices(score.shape[1], 1)
+    unit = jnp.sqrt(units.of_h)
+    cross = (
+        loss.full_hessian(score, rows)[:, left, right] * weight[:, None] / (unit[left] * unit[right])[None]
+    )
+    return derivatives._replace(cross=cross, scale_of_cross=find_scale(cross, reduce))
 
 
 @dataclasses.dataclass(frozen=True)

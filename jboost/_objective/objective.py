@@ -85,6 +85,13 @@ class Objective(ByValue):
         """Return the loss."""
         return self.function(*args)
 
+    def joined(self, values: Float[jax.Array, " n"], rows: Rows) -> Float[jax.Array, " n"]:
+        """Return for each row the sum over the rows that its loss depends on: itself, its group, or all of them.
+
+        `values` are of rows as `value` gives them, which counts a row of a group once and one of a batch by its weight.
+        """
+        return values
+
     def adapted(self, score: Float[jax.Array, "n k"], rows: Rows) -> Any:
         """Return the loss of the round that begins at these scores: itself, unless it adapts to them."""
         if self.adapt is None:

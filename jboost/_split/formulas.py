@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jboost._runtime.typing import pytree, static_field
 from jboost._spec import Hyper, Spec
+from jboost._split.quadratic import quadratic_form
 
 
 @pytree
@@ -32,9 +34,16 @@ class Rules:
         return 1 / self.factor
 
     @property
+    def n_outputs(self) -> int:
+        """How many outputs the statistics are of: g and h of each, perhaps h of each two, perhaps a count of rows."""
+        if not self.spec.crosses_outputs:
+            return self.factor.size // 2
+        return (math.isqrt(8 * (self.factor.size - self.spec.counts_rows) + 9) - 3) // 2  # of k (k + 3) / 2
+
+    @property
     def n_pairs(self) -> int:
-        """How many of the statistics are g and h of the outputs, in turn; one more may count rows."""
-        return self.factor.size // 2 * 2
+        """How many of the statistics are g and h of the outputs, in turn; those of two outputs follow them."""
+        return 2 * self.n_outputs
 
 
 def soft_threshold(g: Float[Array, "..."], reg_alpha: Float[Array, "*#any"] | float) -> Float[Array, "..."]:
@@ -64,8 +73,11 @@ def node_gain(left: Int[Array, "c l f"], total: Int[Array, "c l 1"], rules: Rule
 
     def score(sums: Int[Array, "c l f"]) -> Float[Array, "l f"]:
         g, h = (real(sums[c:n_pairs:2], scale[c:n_pairs:2]) for c in (0, 1))
-        denominator = h + hyper.reg_lambda
-        squared = jnp.square(soft_threshold(g, hyper.reg_alpha))
+        slope, denominator = soft_threshold(g, hyper.reg_alpha), h + hyper.reg_lambda
+        if spec.crosses_outputs:
+            crossed = slice(n_pairs, n_pairs + rules.n_outputs * (rules.n_outputs - 1) // 2)
+            return quadratic_form(slope, denominator, real(sums[crossed], scale[crossed]))
+        squared = jnp.square(slope)
         return sum_in_pairs(
             jnp.where(denominator > 0, squared / jnp.where(denominator > 0, denominator, 1.0), 0.0)
         )

@@ -26,3 +26,6 @@ class GradientPairs(NamedTuple):
 
     g: Float[Array, "n k"]
     h: Float[Array, "n k"]
+    cross: Float[Array, "n c"] | None = (
+        None  # by two outputs, pairs 12, 13, ..., 23, ..., where splits use them
+    )

@@ -57,7 +57,7 @@ def choose_engine(spec: Spec, growth: Growth | None = None, divided: bool = Fals
     spec : Spec
         Shapes and choices of the fit.
     growth : Growth, optional
-        Constraints, which the C++ library does not know.
+        Constraints, which the C++ library does not know; nor does it splits by the whole matrix of a full Hessian.
     divided : bool
         Whether the rows are divided among several devices.
     """
@@ -80,7 +80,8 @@ def arrange(engine: Engine, bins: Bins) -> Bins | Grouped:
 
 
 def _whole_tree_supports(spec: Spec, growth: Growth | None, divided: bool) -> bool:
-    return growth is None and not divided and spec.max_depth <= native.MAX_DEPTH and native.is_available()
+    is_known = growth is None and not divided and not spec.crosses_outputs
+    return is_known and spec.max_depth <= native.MAX_DEPTH and native.is_available()
 
 
 def _grow_whole(

@@ -79,9 +79,11 @@ def child_of(node: Int[Array, " n"], goes_right: Bool[Array, " n"]) -> Int[Array
 
 
 def _in_fixed_point(derivatives: GradientPairs, active: Bool[Array, " n"], rules: Rules) -> Int[Array, "n c"]:
-    """Round g and h of each output, and count rows if need be."""
-    pairs = jnp.stack(derivatives, axis=-1).reshape(active.size, 2 * derivatives.g.shape[1])
-    statistics = quantise(pairs, rules.factor[: pairs.shape[1]])
+    """Round g and h of each output, and of each two, and count rows if need be."""
+    found = jnp.stack(derivatives[:2], axis=-1).reshape(active.size, rules.n_pairs)
+    if derivatives.cross is not None:
+        found = jnp.concatenate([found, derivatives.cross], axis=1)
+    statistics = quantise(found, rules.factor[: found.shape[1]])
     if rules.spec.counts_rows:
         statistics = jnp.concatenate([statistics, active[:, None].astype(statistics.dtype)], axis=1)
     return statistics

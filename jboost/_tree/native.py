@@ -89,7 +89,8 @@ def grow_tree(
     results = [jax.typeof(zeros_varying_like(active, shape, dtype)) for shape, dtype in shapes]
     *splits, leaf = jax.ffi.ffi_call(TARGET, results, vmap_method="expand_dims")(
         columns.bins,
-        *derivatives,
+        derivatives.g,
+        derivatives.h,
         active,
         columns.allowed,
         rules.unit,

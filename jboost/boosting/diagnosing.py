@@ -53,8 +53,8 @@ def find_start(
         if loss.constant is not None and not np.isfinite(base).all():
             raise ValueError(f"constant must return a finite score, got {np.asarray(base)}")
         value, g, h = _derivatives_at(loss, rows, base)
-        check_derivatives(loss, value, g, h, rows.weight)
-        check_range(g, rows.weight)
+        check_derivatives(loss, value, g, h, rows.weight, np.asarray(base), given is not None)
+        check_range(g, h, rows.weight)
     return base, units
 
 

@@ -219,6 +219,11 @@ def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Any) -> tuple[Array, 
 def _check_combination(loss: Any, spec: Spec) -> None:
     if loss.hessian == "full" and (loss.n_outputs is None or spec.multi_output == "separate"):
         raise ValueError('hessian="full" needs several outputs that share a tree (multi_output="vector")')
+    if spec.split_hessian == "full" and loss.hessian != "full":
+        raise ValueError(
+            'spec.split_hessian="full" needs a loss with hessian="full", whose leaves use the whole matrix too, got '
+            f'one with hessian={loss.hessian!r}: dataclasses.replace(loss, hessian="full")'
+        )
 
 
 def _check_sampler(sampler: Any, hyper: Hyper) -> None:

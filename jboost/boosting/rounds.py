@@ -21,7 +21,7 @@ from jboost._model.scoring import sum_rounds
 from jboost._objective.cover import leaf_cover
 from jboost._objective.damping import Step, may_rise, shortened
 from jboost._objective.derivatives import Expansion, derivatives_by_row, value_by_row
-from jboost._objective.leaves import Derivatives, Leaves, weighted_derivatives
+from jboost._objective.leaves import Derivatives, Leaves, weighted_derivatives, with_cross
 from jboost._objective.rows import Rows
 from jboost._objective.units import Units
 from jboost._runtime.dividing import all_rows, own_rows
@@ -159,6 +159,8 @@ def try_step(problem: Problem, state: State) -> Tried:
     before = derivatives_by_row(loss, state.score, rows, units.h)
     weight = _draw(problem, row_key, before.g, before.h)
     derivatives = weighted_derivatives(before, weight, units, reduce)
+    if spec.crosses_outputs:
+        derivatives = with_cross(derivatives, loss, state.score, rows, weight, units, reduce)
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
     allowed = sample_columns(
         column_key, problem.usable, *shares, spec.max_depth, problem.feature_weight, problem.draws
@@ -180,8 +182,8 @@ def try_step(problem: Problem, state: State) -> Tried:
 
 def _is_sound(derivatives: Derivatives) -> Bool[Array, ""]:
     """Say whether all derivatives are finite, which finding their scales has told."""
-    scales = (derivatives.scale_of_g, derivatives.scale_of_h)
-    return ~jnp.isnan(jnp.stack([scale.factor for scale in scales if scale is not None])).any()
+    scales = (derivatives.scale_of_g, derivatives.scale_of_h, derivatives.scale_of_cross)
+    return ~jnp.isnan(jnp.concatenate([scale.factor for scale in scales if scale is not None])).any()
 
 
 def run(problem: Problem, state: State) -> tuple[State, Round]:
@@ -243,6 +245,8 @@ def _grow(
 
     def grow(pairs: GradientPairs, factors: Float[Array, "k 2"]) -> tuple[Tree, Int[Array, " n"]]:
         in_order = factors.reshape(-1)
+        if derivatives.scale_of_cross is not None:
+            in_order = jnp.append(in_order, derivatives.scale_of_cross.factor)
         if spec.counts_rows:
             in_order = jnp.append(in_order, 1.0)
         rules = Rules(hyper, in_order, spec)
@@ -257,7 +261,7 @@ def _grow(
         by_output = jax.vmap(grow_one, in_axes=(1, 1, 0), out_axes=(0, 1))
         tree, leaf = by_output(derivatives.g, derivatives.h, factors)
     else:
-        tree, leaf = grow(GradientPairs(derivatives.g, derivatives.h), factors)
+        tree, leaf = grow(GradientPairs(derivatives.g, derivatives.h, derivatives.cross), factors)
     return dataclasses.replace(tree, gain=tree.gain * units.of_gain), leaf
 
 

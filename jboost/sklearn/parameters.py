@@ -24,6 +24,7 @@ class Parameters(BaseEstimator):
     min_child_samples: int = Spec.min_child_samples
     max_cat_to_onehot: int = Spec.max_cat_to_onehot
     penalties: str = Spec.penalties
+    split_hessian: str = Spec.split_hessian
     learning_rate: float = Hyper.learning_rate
     reg_lambda: float = Hyper.reg_lambda
     reg_alpha: float = Hyper.reg_alpha
