@@ -20,6 +20,7 @@ with _uncollected(lasting=True):
     from jboost.boosting import History, Progress, fit
     from jboost.io import load, save
     from jboost.metrics import Metric
+    from jboost.tuning import Sweep, sweep
 
 if typing.TYPE_CHECKING:
     from jboost.sklearn import JBoostClassifier, JBoostRegressor
@@ -42,6 +43,7 @@ __all__ = [
     "Progress",
     "Quantile",
     "Spec",
+    "Sweep",
     "Tree",
     "best_constant",
     "bin_features",
@@ -55,6 +57,7 @@ __all__ = [
     "predict",
     "save",
     "staged_predict",
+    "sweep",
     "truncate",
 ]
 

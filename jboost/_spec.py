@@ -7,12 +7,12 @@ another learning rate never recompiles, and a sweep or a hypergradient is a `vma
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import jax
+import numpy as np
 
 from jboost._runtime.typing import as_array, is_traced, pytree
 
@@ -206,9 +206,24 @@ _SHARES = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_byno
 
 def check_hyper(hyper: Hyper) -> Hyper:
     """Return the numbers as arrays of one dtype; raise on a concrete one that is out of range."""
+    return Hyper(**{name: _check_number(name, value) for name, value in _numbers_of(hyper).items()})
+
+
+def check_hypers(hyper: Hyper) -> list[Hyper]:
+    """Return the settings of a `Hyper` whose fields are numbers or arrays [s] of one length."""
+    found = {name: _check_numbers(name, value) for name, value in _numbers_of(hyper).items()}
+    sizes = {name: array.size for name, array in found.items() if array.ndim}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"hyper must have arrays of one length, a value for each setting, got {sizes}")
+    n_settings = max(sizes.values(), default=1)
+    columns = {name: np.broadcast_to(array, (n_settings,)) for name, array in found.items()}
+    return [Hyper(**{name: column[i] for name, column in columns.items()}) for i in range(n_settings)]
+
+
+def _numbers_of(hyper: Any) -> dict[str, Any]:
     if not isinstance(hyper, Hyper):
         raise TypeError(f"hyper must be a jboost.Hyper, got {type(hyper).__name__}")
-    return Hyper(**{f.name: _check_number(f.name, getattr(hyper, f.name)) for f in dataclasses.fields(Hyper)})
+    return {field.name: getattr(hyper, field.name) for field in dataclasses.fields(Hyper)}
 
 
 def _check_number(name: str, value: Any) -> jax.Array:
@@ -216,19 +231,38 @@ def _check_number(name: str, value: Any) -> jax.Array:
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     array = as_array(value, float)
     if array.ndim != 0:
-        raise ValueError(f"{name} must be a scalar, got shape {array.shape}; use jax.vmap for several values")
-    if is_traced(array):
-        return array
-    number = float(array)
-    if name in _SHARES:
-        valid, expected = 0 < number <= 1, "in (0, 1]"
-    elif name == "learning_rate":
-        valid, expected = 0 < number < math.inf, "positive and finite"
-    else:
-        valid, expected = 0 <= number < math.inf, "non-negative and finite"
-    if not valid:
-        raise ValueError(f"{name} must be {expected}, got {value}")
+        raise ValueError(
+            f"{name} must be a scalar, got shape {array.shape}; use jboost.sweep or jax.vmap for several values"
+        )
+    if not is_traced(array):
+        _check_range(name, np.asarray(array), value)
     return array
+
+
+def _check_numbers(name: str, value: Any) -> np.ndarray:
+    if is_traced(value):
+        raise TypeError(
+            f"{name} must be concrete, got a traced array: inside jit use jax.vmap over jboost.fit"
+        )
+    given = np.asarray(value)
+    if given.dtype.kind not in "iuf" and not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number or an array of numbers, got {value!r}")
+    array = np.asarray(as_array(given, float))
+    if array.ndim > 1 or not array.size:
+        raise ValueError(f"{name} must be a number or an array [s] of at least one, got shape {array.shape}")
+    _check_range(name, array, value)
+    return array
+
+
+def _check_range(name: str, numbers: np.ndarray, given: Any) -> None:
+    if name in _SHARES:
+        valid, expected = (numbers > 0) & (numbers <= 1), "in (0, 1]"
+    elif name == "learning_rate":
+        valid, expected = (numbers > 0) & np.isfinite(numbers), "positive and finite"
+    else:
+        valid, expected = (numbers >= 0) & np.isfinite(numbers), "non-negative and finite"
+    if not valid.all():
+        raise ValueError(f"{name} must be {expected}, got {numbers[~valid][0] if numbers.ndim else given}")
 
 
 def _check_integer(name: str, value: Any, low: int, high: int) -> None:

@@ -103,6 +103,33 @@ def test_what_a_call_returns_is_bounded_and_not_kept_whole(k, most):
     )
     score = np.broadcast_to(np.zeros((), np.float32), (64, k))  # takes no memory
     assert chunks._capacity(problem, dataclasses.replace(state, score=score)) == most
-    room = chunks._blank(problem, state, chunks.CAPACITY)
-    made = chunks._first_rounds(room, 1)
+    one = chunks._blank(problem, state, 1)
+    form = jax.eval_shape(chunks._packed, one)
+    room = jax.tree.map(lambda array: np.zeros((chunks.CAPACITY, array.size), array.dtype), form)
+    made = chunks._unpacked(room, 1, one)
     assert all(array.base is None and len(array) == 1 for array in jax.tree.leaves(made))
+
+
+@pytest.mark.parametrize("multi_output", ["vector", "separate"])
+def test_rounds_that_are_stored_side_by_side_come_back_as_they_were(multi_output, rng):
+    """Of every dtype, words of category sets with their highest bit among them."""
+    X = np.stack([rng.integers(0, 40, 300), rng.normal(size=300)], axis=1)
+    data = jboost.bin_features(X, categorical=[0])
+    spec = jboost.Spec(max_depth=3, multi_output=multi_output)
+    problem, state = jboost.boosting.init(jboost.losses.softmax(3), data, rng.integers(0, 3, 300), spec=spec)
+    rounds = jax.tree.map(
+        lambda one: _any_bits(rng, (4, *one.shape[1:]), one.dtype), chunks._blank(problem, state, 1)
+    )
+    packed = jax.vmap(chunks._packed)(rounds)
+    found = chunks._unpacked(packed, 3, chunks._blank(problem, state, 1))
+    for one, expected in zip(jax.tree.leaves(found), jax.tree.leaves(rounds), strict=True):
+        assert one.dtype == expected.dtype
+        np.testing.assert_array_equal(one, expected[:3])
+
+
+def _any_bits(rng, shape, dtype):
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind == "f":
+        return rng.normal(size=shape).astype(dtype)
+    return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)

@@ -296,7 +296,7 @@ def test_arranged_bins_give_the_same_tree(name):
     expected = grow(native.grow_tree, case.layout, bins, allowed, derivatives, active, rules)
     arranged = arrange_on_host(WHOLE_TREE, bins, case.n + 40)
     assert arranged.ndim == 3
-    longer = [jnp.pad(values, ((0, 40), (0, 0)), constant_values=7) for values in derivatives]
+    longer = [jnp.pad(values, ((0, 40), (0, 0)), constant_values=7) for values in derivatives[:2]]
     more = (GradientPairs(*longer), np.pad(active, (0, 40)))
     tree, leaf = grow(WHOLE_TREE.grow, case.layout, arranged, allowed, *more, rules)
     assert_same((tree, leaf[: case.n]), expected)

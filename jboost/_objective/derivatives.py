@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from jboost._fixed_point import total
 from jboost._objective.rows import Rows, gathered, per_row
 from jboost._runtime.dividing import all_rows, own_rows
 
@@ -196,16 +197,16 @@ def may_fail(loss: Any, value: Array, g: Array, h_raw: Array, weight: Float[Arra
 
     It runs where the rows are, in floats of their precision; the limits here are nearer by a half.
     """
-    used = weight > 0
+    n = weight.size
+    value, g, h_raw = value.reshape(n, 1), g.reshape(n, -1), h_raw.reshape(n, -1)
     most = _largest_sum(g.dtype) / 2 / g.size  # the largest times their number is no less than the sum
-    small = jnp.maximum(jnp.abs(g), jnp.abs(h_raw)) * per_row(weight, g) <= most  # false for NaN too
-    sound = jnp.isfinite(value) & (small if small.ndim == 1 else small.all(axis=1))
-    fails = any_of(used & ~sound)
-    if loss.hessian == "first_order":
-        return fails
-    steep = per_row(used, g) & (jnp.abs(g) > loss.hessian_floor / 2)
-    curved = per_row(used, g) & (h_raw > loss.hessian_floor)
-    return fails | jnp.any(any_of(steep, axis=0) & ~any_of(curved, axis=0))
+    small = jnp.maximum(jnp.abs(g), jnp.abs(h_raw)) * weight[:, None] <= most  # false for NaN too
+    unsound = ~(jnp.isfinite(value) & small.all(axis=1, keepdims=True))
+    steep, curved = jnp.abs(g) > loss.hessian_floor / 2, h_raw > loss.hessian_floor
+    flags = (weight > 0)[:, None] & jnp.concatenate([unsound, steep, curved], axis=1)
+    fails, *found = total(flags.astype(g.dtype)) > 0
+    steep, curved = jnp.stack(found).reshape(2, -1)
+    return fails if loss.hessian == "first_order" else fails | jnp.any(steep & ~curved)
 
 
 def any_of(flags: Bool[Array, "..."], axis: int | None = None) -> Bool[Array, "..."]:

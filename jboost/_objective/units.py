@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jboost._fixed_point import total
 from jboost._objective.ahead import bends_ahead
@@ -20,6 +20,7 @@ from jboost._objective.rows import Rows
 from jboost._runtime.typing import as_array, pytree
 from jboost._spec import Hyper
 
+LOG_2 = float(np.log(2))
 ENOUGH = 20  # rows that have a say of how a loss bends ahead
 LARGEST_EXPONENT = 100  # of a scale, so that it and its inverse are normal numbers of float32
 
@@ -77,47 +78,64 @@ def find_units(
     """
     value, g, h = found
     n, k = score.shape
-    g, h, weight = jnp.reshape(g, (n, k)), jnp.reshape(h, (n, k)), jnp.asarray(rows.weight, g.dtype)
-    there, one = weight[:, None] > 0, jnp.ones((), g.dtype)
+    g, h, weight = jnp.reshape(g, (n, k)), jnp.reshape(h, (n, k)), jnp.asarray(rows.weight, g.dtype)[:, None]
+    there, one = weight > 0, jnp.ones((), g.dtype)
     # Or squares would overflow.
     largest = nearest_power_of_two(jnp.max(jnp.where(there, jnp.abs(g), 0), axis=0))
     positive, of_largest = jnp.maximum(h, 0), jnp.abs(g) / largest[None]
-    parts = [jnp.ones_like(positive[:, :1]), positive, jnp.square(of_largest)]
-    unit = jnp.ones_like(largest)
-    if relative:
-        bends, unit = (h > 0).astype(h.dtype), nearest_power_of_two(jnp.max(positive, axis=0))
-        log_h = jnp.log(jnp.where(h > 0, h / unit[None], 1))
-        more, says = bends_ahead(loss, score, Expansion(value, g, positive), rows)
-        steep = of_largest * says
-        square = jnp.square(steep)
-        parts += [bends, log_h, steep, steep * more, square, weight[:, None] * square]
-    columns = jnp.where(there, weight[:, None] * jnp.concatenate(parts, axis=1), 0)
-    sums = total(jnp.concatenate([columns, there.astype(g.dtype)], axis=1))
-    of_weight, n_rows, sums = sums[0], sums[-1], sums[1:-1].reshape(-1, k)
-    mean_of_h, mean_square = sums[0] / of_weight, sums[1] / of_weight
+    parts = [jnp.ones_like(weight), weight, weight * positive, weight * jnp.square(of_largest)]
+    sums = _totals(there, parts)
+    n_rows, of_weight, mean_of_h, mean_square = (
+        sums[0],
+        sums[1],
+        sums[2 : 2 + k] / sums[1],
+        sums[2 + k :] / sums[1],
+    )
     root_of_square = largest * jnp.where(mean_square > 0, jnp.sqrt(_or_one(mean_square)), 0)
     of_loss = jnp.square(_root_of_mean_square(root_of_square / jnp.sqrt(_or_one(mean_of_h))))
     if not relative:
         scale = nearest_power_of_two(_root_of_mean_square(root_of_square))
         return _units(jnp.ones_like(largest), 1 / scale, of_loss, scale, one)
     average = nearest_power_of_two(jnp.minimum(of_weight / n_rows, 1))
-    curvature = unit * _curvature(sums[2:], average)
+    more, says = bends_ahead(loss, score, Expansion(value, g, positive), rows)
+    curvature = _curvature(positive, more, of_largest * says, weight, average)
     size = _root_of_mean_square(root_of_square / jnp.sqrt(curvature))
     scale = nearest_power_of_two(size)
     return _units(curvature, size / scale, of_loss, scale, average)
 
 
-def _curvature(sums: Float[Array, "6 k"], average: Float[Array, ""]) -> Float[Array, " k"]:
+def _curvature(
+    h: Float[Array, "n k"],
+    more: Float[Array, "n 1"],
+    steep: Float[Array, "n k"],
+    weight: Float[Array, "n 1"],
+    average: Float[Array, ""],
+) -> Float[Array, " k"]:
     """Return a typical curvature of a row by each output: the geometric mean of h, and what rows bend more ahead.
 
     That is the mean of its logarithm, weighted by |g|. It counts as far as `ENOUGH` rows have a say of it, by their
     weights or by their number, so that one row, or a few, do not decide it.
     """
-    bends, log_h, steep, more, square, weighted = sums
+    square = jnp.square(steep)
+    parts = [
+        (h > 0).astype(h.dtype),
+        jnp.log(jnp.where(h > 0, h, 1)),
+        steep,
+        steep * more,
+        square,
+        weight * square,
+    ]
+    sums = _totals(weight > 0, [weight * part for part in parts])
+    bends, log_h, steep, more, square, weighted = sums.reshape(len(parts), -1)
     by_weight = jnp.square(steep) / (_or_one(square) * average)
     by_number = jnp.square(steep) / _or_one(weighted)
     rows = jnp.where(square > 0, jnp.maximum(by_weight, by_number), 0)
-    return jnp.exp(log_h / _or_one(bends) + rows / (rows + ENOUGH) * more / _or_one(steep))
+    return jnp.exp(log_h / _or_one(bends) + LOG_2 * rows / (rows + ENOUGH) * more / _or_one(steep))
+
+
+def _totals(there: Bool[Array, "n 1"], columns: list[Array]) -> Float[Array, " c"]:
+    """Sum columns over the rows that count; up to eight of them are one kernel of XLA on a CPU."""
+    return total(jnp.where(there, jnp.concatenate(columns, axis=1), 0))
 
 
 def _units(curvature: Array, size: Array, loss: Array, scale: Array, weight: Array) -> Units:

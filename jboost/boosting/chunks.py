@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 from tqdm.auto import tqdm
 
 from jboost import _devices
@@ -37,6 +37,13 @@ QUIET_SECONDS = 2.0  # a fit shorter than this shows no progress bar unless aske
 Watch = Callable[[Round, Any], tuple[Round, Any, bool]]
 
 
+class Packed(NamedTuple):
+    """Rounds as the compiled loop stores them, or one of them: all their numbers in two arrays."""
+
+    floats: Float[Array, "*rounds f"]
+    integers: Int[Array, "*rounds i"]
+
+
 def drive(
     problem: Problem,
     state: State,
@@ -59,7 +66,7 @@ def drive(
     """
     wanted = problem.spec.n_estimators
     problem, state = _for_the_program(problem), _placed(problem, state)
-    chunks = [_blank(problem, state, 0, np)]
+    chunks = [_blank(problem, state, 0)]
     done, size, most, loss = 0, 1, _capacity(problem, state), jnp.nan
     to_beat, start = state.best_metric, time.perf_counter()
     memory_counts = _is_large(problem)
@@ -85,7 +92,7 @@ def drive(
                     if sound:
                         continue
                     break
-                made = _first_rounds(rounds, count)
+                made = _unpacked(rounds, count, _blank(problem, state, 1))
                 if watch is not None:  # before anything is kept: it may take long, and be interrupted
                     made, after, finished = watch(made, after)
                 chunks.append(made)
@@ -143,7 +150,7 @@ def _is_large(problem: Problem) -> bool:
 @program
 def run_chunk(
     problem: Problem, state: State, n_rounds: int | Int[Array, ""]
-) -> tuple[State, Round, Array, Array, Array, Array]:
+) -> tuple[State, Packed, Array, Array, Array, Array]:
     """Run up to `n_rounds` rounds; return them in the first places of `_capacity`, and the loss after them."""
     mesh = _devices.mesh_for(problem.train.weight.size)
     if mesh is None:
@@ -151,35 +158,80 @@ def run_chunk(
     return _devices.divided(mesh, _rounds, problem, state)(problem, state, jnp.asarray(n_rounds))
 
 
-def _rounds(problem: Problem, state: State, n_rounds: Any) -> tuple[State, Round, Array, Array, Array, Array]:
+def _rounds(
+    problem: Problem, state: State, n_rounds: Any
+) -> tuple[State, Packed, Array, Array, Array, Array]:
     first = state.round
 
-    def goes_on(carry: tuple[State, Round, Array, Array]) -> Array:
+    def goes_on(carry: tuple[State, Packed, Array, Array]) -> Array:
         state, _, rises, sound = carry
         return (state.round - first < n_rounds) & ~is_finished(problem, state) & ~rises & sound
 
-    def one_more(carry: tuple[State, Round, Array, Array]) -> tuple[State, Round, Array, Array]:
+    def one_more(carry: tuple[State, Packed, Array, Array]) -> tuple[State, Packed, Array, Array]:
         state, rounds, _, _ = carry
-        new, result, rises, sound = try_step(problem, state)
+        new, result, rises, sound = try_step(_tied_to(state.round, problem), state)
         void = rises | ~sound  # a round that rises comes again in the program that shortens steps
         metric = jnp.where(void, 0, result.valid_metric)  # NaN would alarm `jax_debug_nans`
         result, place = dataclasses.replace(result, valid_metric=metric), state.round - first
         # `at[place].set` would look for places out of range, in programs of its own.
         rounds = jax.tree.map(
-            lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, place, 0), rounds, result
+            lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, place, 0),
+            rounds,
+            _packed(result),
         )
         new = jax.tree.map(lambda old, new: old if old is new else jnp.where(void, old, new), state, new)
         return new, rounds, rises, sound
 
-    blank = _blank(problem, state, _capacity(problem, state))
+    room = jax.eval_shape(_packed, _blank(problem, state, 1))
+    blank = jax.tree.map(lambda one: jnp.zeros((_capacity(problem, state), one.size), one.dtype), room)
     start = state, blank, jnp.asarray(False), jnp.asarray(True)
     state, rounds, rises, sound = jax.lax.while_loop(goes_on, one_more, start)
     return state, rounds, train_loss(problem, state), is_finished(problem, state), rises, sound
 
 
-def _blank(problem: Problem, state: State, n: int, numpy: Any = jnp) -> Round:
-    """Make room for n rounds, on the device or on the host."""
-    zeros = numpy.zeros
+def _tied_to(n_rounds: Array, problem: Problem) -> Problem:
+    """Return the problem with its numbers times a 1 that the compiler cannot know, which rounds nothing.
+
+    What follows from them alone would be computed before the loop, and each result takes a kernel of its own.
+    """
+    one = 1 + jnp.minimum(n_rounds, 0)
+    hyper, units = jax.tree.map(lambda x: x * one.astype(x.dtype), (problem.hyper, problem.units))
+    return dataclasses.replace(problem, hyper=hyper, units=units)
+
+
+def _packed(one: Round) -> Packed:
+    """Put the numbers of a round side by side: a compiler takes as long for each array that is stored."""
+    found = jax.tree.leaves(one)
+    floats = [array.ravel() for array in found if jnp.issubdtype(array.dtype, jnp.floating)]
+    integers = [array.ravel() for array in found if not jnp.issubdtype(array.dtype, jnp.floating)]
+    return Packed(jnp.concatenate(floats), jnp.concatenate([_as_int32(array) for array in integers]))
+
+
+def _as_int32(array: Array) -> Array:
+    is_word = array.dtype == jnp.uint32
+    return jax.lax.bitcast_convert_type(array, jnp.int32) if is_word else array.astype(jnp.int32)
+
+
+def _unpacked(rounds: Packed, count: int, blank: Round) -> Round:
+    """Take the rounds that were made apart, on the host and in arrays of their own; `blank` is like one of them."""
+    floats, integers = (np.asarray(array)[:count] for array in rounds)
+    places = {True: 0, False: 0}
+
+    def take(like: np.ndarray) -> np.ndarray:
+        is_float = like.dtype.kind == "f"
+        start = places[is_float]
+        places[is_float] += like.size
+        found = (floats if is_float else integers)[:, start : places[is_float]]
+        taken = np.empty((count, *like.shape[1:]), like.dtype)
+        taken.reshape(count, like.size)[:] = found.view(np.uint32) if like.dtype == np.uint32 else found
+        return taken
+
+    return jax.tree.map(take, blank)
+
+
+def _blank(problem: Problem, state: State, n: int) -> Round:
+    """Make room for n rounds on the host."""
+    zeros: Any = np.zeros
     spec, k, dtype = problem.spec, state.score.shape[1], state.score.dtype
     lead = (n, k) if spec.multi_output == "separate" else (n,)
     splits = (*lead, spec.n_splits)
@@ -197,13 +249,8 @@ def _blank(problem: Problem, state: State, n: int, numpy: Any = jnp) -> Round:
 
 def _capacity(problem: Problem, state: State) -> int:
     """How many rounds a call returns: fewer than `CAPACITY` where many outputs make them large."""
-    of_one = sum(array.nbytes for array in jax.tree.leaves(_blank(problem, state, 1, np)))
+    of_one = sum(array.nbytes for array in jax.tree.leaves(_blank(problem, state, 1)))
     return int(np.clip(ROOM // of_one, 1, CAPACITY))
-
-
-def _first_rounds(rounds: Round, count: int) -> Round:
-    """Copy what was made: a view would keep the room for all that there might have been."""
-    return jax.tree.map(lambda array: np.asarray(array)[:count].copy(), rounds)
 
 
 def _joined(parts: list[Round]) -> Round:

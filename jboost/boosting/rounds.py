@@ -72,6 +72,9 @@ class Problem:
     feature_weight: Float[Array, " f"] | None = None  # of columns where a share of them is drawn
     base: Float[Array, " k"] | None = None  # the score before the first tree
     edges: BinEdges | None = None  # of the bins; not known to the compiled rounds
+    held: Int[Array, " m"] | None = (
+        None  # places of validation rows among the training rows, which score them too
+    )
 
 
 @pytree
@@ -174,7 +177,7 @@ def try_step(problem: Problem, state: State) -> Tried:
     mean_loss = _plain_mean(before.value, rows)
     leaf_value, rises = _fill(leaves, before, mean_loss, cover[1], state.round, problem.shortens)
     score = state.score + take_leaves(leaf_value, leaf)
-    valid_score, metric = _validate(problem, state, tree, leaf_value)
+    valid_score, metric = _validate(problem, state, tree, leaf_value, score)
     new = _remember(problem, state, score, valid_score, metric)
     result = Round(tree, leaf_value, *cover, mean_loss, metric)
     return Tried(new, result, rises, _is_sound(derivatives))
@@ -301,10 +304,15 @@ def _as_stored(values: Float[Array, "..."], count: Int[Array, ""]) -> Float[Arra
     return values * (1 + jnp.minimum(count, 0)).astype(values.dtype)
 
 
-def _validate(problem: Problem, state: State, tree: Tree, leaf_value: Array) -> tuple[Array, Array]:
-    """Score the validation rows and take the metric."""
+def _validate(
+    problem: Problem, state: State, tree: Tree, leaf_value: Array, score: Float[Array, "n k"]
+) -> tuple[Array, Array]:
+    """Score the validation rows and take the metric; `score` is that of the training rows."""
     if problem.valid is None:
         return state.valid_score, jnp.zeros((), state.score.dtype)
+    if problem.held is not None:
+        found = score[problem.held]
+        return found, _metric(problem, found)
     layout = problem.layout._replace(has_missing=True)
     trees, leaves = jax.tree.map(lambda array: array[None], (tree, leaf_value))
     score = sum_rounds(layout, problem.spec.symmetric, trees, leaves, problem.valid_bins, state.valid_score)

@@ -1,0 +1,230 @@
+"""`sweep`: many fits of one data set as one program."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Bool
+from tqdm.auto import tqdm
+
+from jboost._model.ensemble import Ensemble
+from jboost._objective.damping import is_told_by_rows
+from jboost._runtime.arguments import as_group_ids, as_key, check_weight
+from jboost._runtime.caller import moves_arrays
+from jboost._runtime.typing import is_traced, kept_concrete
+from jboost._sampling import draws_any
+from jboost._spec import Hyper, Spec, check_hypers
+from jboost.boosting.fitting import fit
+from jboost.boosting.loop import init
+from jboost.boosting.preparing import bin_for
+from jboost.boosting.rounds import Problem
+from jboost.boosting.stopping import History
+from jboost.metrics import Metric
+from jboost.metrics.metric import as_metric
+from jboost.tuning.batches import Done, Member, run_all
+from jboost.tuning.folds import held_out
+from jboost.tuning.members import Fold, make_fold, own_of, state_of
+from jboost.tuning.result import Sweep
+
+MEMORY = 2**30  # bytes that the members that run at a time may take
+ARRAYS = 12  # of one number for each row and output that a member has at a time, about
+MOST_MEMBERS = 64  # at a time
+QUIET_SECONDS = 2.0  # a sweep shorter than this shows no progress bar unless asked to
+
+
+@moves_arrays
+def sweep(
+    loss: Any,
+    data: Any,
+    y: Any,
+    *,
+    hyper: Hyper = Hyper(),
+    spec: Spec = Spec(),
+    folds: Any = None,
+    keys: Any = None,
+    sample_weight: Any = None,
+    metric: Any = None,
+    groups: Any = None,
+    offset: Any = None,
+    sampler: Any = None,
+    base_score: Any = None,
+    feature_weights: Any = None,
+    memory: int = MEMORY,
+    verbose: bool | None = None,
+) -> Sweep:
+    """Fit every setting of the numbers on every fold, in one compiled program.
+
+    The features are binned once. Members run side by side, as many at a time as the memory allows; one that has stopped
+    early makes room for another. On a CPU each has the same history as `jboost.fit` of the rows that its fold leaves,
+    to the last bit.
+
+    Parameters
+    ----------
+    loss, data, y
+        As in `jboost.fit`.
+    hyper : Hyper
+        Its fields are numbers, or arrays [s] with a value for each of s settings.
+    spec : Spec
+        Shapes and choices, the same for all. `n_estimators` rounds at most; `n_iter_no_change` ends a member sooner.
+    folds : int, bool [c n] or None
+        So many folds of rows, drawn at random (of whole groups where `groups` are given; the same in every call), or a
+        mask of the rows that each of c folds holds out. None holds out nothing: there is then no metric.
+    keys : JAX key, or keys [s], optional
+        For sampling: one for all, or one for each setting. `jax.random.key(0)` by default.
+    sample_weight, metric, groups, offset, sampler, base_score, feature_weights
+        As in `jboost.fit`; the metric is that of the rows held out.
+    memory : int, default 2**30
+        Bytes that members may take at a time, about.
+    verbose : bool, optional
+        Show a progress bar: always, never, or (None) after two seconds on a terminal.
+
+    Returns
+    -------
+    Sweep
+        Metric and training loss of each setting, fold and round; the best setting, and a fit with it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments that do not fit, before anything is compiled.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> rates = jboost.Hyper(learning_rate=np.array([0.01, 0.3]))
+    >>> spec = jboost.Spec(n_estimators=20, max_depth=2)
+    >>> found = jboost.sweep(jboost.losses.squared_error, X, X[:, 0], hyper=rates, spec=spec, folds=3)
+    >>> found.metric.shape, float(found.best_hyper.learning_rate).__round__(2)
+    ((2, 3, 20), 0.3)
+    >>> model, _ = found.fit()
+    """
+    if is_traced(data, y, hyper, folds, keys, sample_weight):
+        raise TypeError(
+            "sweep must be called outside of jit, vmap and grad: inside use jax.vmap over jboost.fit"
+        )
+    settings, options = (
+        check_hypers(hyper),
+        {"offset": offset, "sampler": sampler, "feature_weights": feature_weights},
+    )
+    if not isinstance(spec, Spec):
+        raise TypeError(f"spec must be a jboost.Spec, got {type(spec).__name__}")
+    with kept_concrete():
+        binned = bin_for(data, sample_weight, None, False)
+        n = binned.bins.shape[1]
+        weight = check_weight(sample_weight, n, "sample_weight")
+        mask = held_out(folds, weight, None if groups is None else as_group_ids(groups, n, "groups"))
+        if spec.n_iter_no_change is not None and not mask.any():
+            raise ValueError("folds must be given when spec.n_iter_no_change asks for early stopping")
+        key_of = _keys(keys, len(settings))
+        options |= {"sample_weight": sample_weight, "groups": groups, "base_score": base_score}
+        plain = dataclasses.replace(spec, n_iter_no_change=None)
+        # Of the settings, one that asks for all that any does.
+        strictest = min(settings, key=lambda one: (float(one.colsample_bynode), float(one.subsample)))
+        problem, _ = init(loss, binned, y, spec=plain, hyper=strictest, **options)
+        draws, shortens = any(map(draws_any, settings)), not is_told_by_rows(problem.loss)
+        watched = _watched(metric, problem) if mask.any() else None
+        problem = dataclasses.replace(problem, spec=spec, draws=draws, shortens=shortens, metric=watched)
+        found = _run(problem, np.asarray(binned.bins), mask, settings, key_of, base_score, memory, verbose)
+    again = partial(_fit_again, loss, binned, y, settings, spec, key_of, options)
+    return Sweep.of(found, settings, spec, watched, again)
+
+
+def _keys(keys: Any, n_settings: int) -> list[Any]:
+    """Return the key of each setting."""
+    if keys is None or (
+        hasattr(keys, "ndim") and keys.ndim == np.ndim(jax.random.key_data(as_key(None))) - 1
+    ):
+        return [as_key(keys)] * n_settings
+    found = [as_key(key) for key in keys]
+    if len(found) != n_settings:
+        raise ValueError(
+            f"keys must be one key, or one for each of the {n_settings} settings, got {len(found)}"
+        )
+    return found
+
+
+def _watched(metric: Any, problem: Problem) -> Metric | None:
+    """Return the metric of raw scores; None is the mean loss."""
+    if metric is None:
+        return None
+    chosen = as_metric(metric).of_scores(problem.loss.inverse_link, problem.loss.n_outputs)
+    if chosen.on_host:
+        raise ValueError("metric must be in JAX operations in a sweep, got one with on_host=True")
+    return chosen
+
+
+def _run(
+    problem: Problem,
+    bins: np.ndarray,
+    mask: Bool[np.ndarray, "c n"],
+    settings: list[Hyper],
+    keys: list[Any],
+    base_score: Any,
+    memory: int,
+    verbose: bool | None,
+) -> list[list[Done]]:
+    """Run all members; return what each setting leaves on each fold."""
+    pads = problem.loss.pads if problem.metric is None else problem.metric.pads
+    sizes = mask.sum(axis=1)
+    sizes = (
+        np.full_like(sizes, sizes.max()) if pads else sizes
+    )  # of a metric that knows no weights there is no padding
+    found: dict[tuple[int, int], Done] = {}
+    hidden = None if verbose is None else not verbose
+    total, delay = (
+        len(settings) * len(mask) * problem.spec.n_estimators,
+        QUIET_SECONDS if verbose is None else 0.0,
+    )
+    with tqdm(total=total, desc="sweep", unit="round", disable=hidden, delay=delay) as bar:
+        for size in np.unique(sizes):
+            folds = {
+                int(c): make_fold(problem, bins, mask[c], int(size), base_score)
+                for c in np.flatnonzero(sizes == size)
+            }
+            places = [(s, c) for s in range(len(settings)) for c in folds]
+
+            def make(place: tuple[int, int], folds: dict[int, Fold] = folds) -> Member:
+                s, c = place
+                return Member(own_of(folds[c], settings[s]), state_of(folds[c], keys[s]))
+
+            def ended(number: int, done: Done, places: list[tuple[int, int]] = places) -> None:
+                found[places[number]] = done
+                bar.update(problem.spec.n_estimators - len(done.train_loss))
+
+            shared = next(iter(folds.values())).problem
+            members = [partial(make, place) for place in places]
+            run_all(shared, members, _width(problem, memory, len(members)), ended, bar.update)
+    return [[found[s, c] for c in range(len(mask))] for s in range(len(settings))]
+
+
+def _width(problem: Problem, memory: int, n_members: int) -> int:
+    """Return how many members run at a time."""
+    if isinstance(memory, bool) or not isinstance(memory, Integral) or memory < 1:
+        raise ValueError(f"memory must be a positive number of bytes, got {memory!r}")
+    weight = problem.train.weight
+    of_one = weight.nbytes * (problem.loss.n_outputs or 1) * ARRAYS
+    return int(np.clip(int(memory) // of_one, 1, min(n_members, MOST_MEMBERS)))
+
+
+def _fit_again(
+    loss: Any,
+    data: Any,
+    y: Any,
+    settings: list[Hyper],
+    spec: Spec,
+    keys: list[Any],
+    options: dict[str, Any],
+    setting: int,
+    n_rounds: int,
+    changes: dict[str, Any],
+) -> tuple[Ensemble, History]:
+    """Fit the model of a setting on all rows."""
+    spec = dataclasses.replace(spec, n_estimators=n_rounds, n_iter_no_change=None)
+    given = {"spec": spec, "hyper": settings[setting], "key": keys[setting], **options, **changes}
+    return fit(loss, data, y, **given)
