@@ -23,7 +23,7 @@ with _uncollected(lasting=True):
     from jboost.tuning import Sweep, sweep
 
 if typing.TYPE_CHECKING:
-    from jboost.sklearn import JBoostClassifier, JBoostRegressor
+    from jboost.sklearn import JBoostClassifier, JBoostRegressor, JBoostSearchCV
 
 __all__ = [
     "BatchLoss",
@@ -35,6 +35,7 @@ __all__ = [
     "Hyper",
     "JBoostClassifier",
     "JBoostRegressor",
+    "JBoostSearchCV",
     "LeafRule",
     "Leaves",
     "Loss",
@@ -64,7 +65,7 @@ __all__ = [
 
 def __getattr__(name: str) -> typing.Any:
     """Import what takes long when it is asked for: the estimators, since scikit-learn takes as long as JAX."""
-    if name in ("JBoostClassifier", "JBoostRegressor"):
+    if name in ("JBoostClassifier", "JBoostRegressor", "JBoostSearchCV"):
         from jboost import sklearn
 
         return getattr(sklearn, name)

@@ -133,7 +133,9 @@ def test_what_is_no_scalar_number_is_refused_by_name(name):
     for bad in ("0.1", None, [0.1], 1j):
         with pytest.raises(TypeError, match=f"^{name} must be a number, got {type(bad).__name__}$"):
             check_hyper(Hyper(**{name: bad}))
-    with pytest.raises(ValueError, match=rf"^{name} must be a scalar, got shape \(2,\); use jboost.sweep or jax.vmap"):
+    with pytest.raises(
+        ValueError, match=rf"^{name} must be a scalar, got shape \(2,\); use jboost.sweep or jax.vmap"
+    ):
         check_hyper(Hyper(**{name: np.array([0.5, 0.5])}))
 
 

@@ -67,7 +67,8 @@ def _halvings(
         noise = jnp.where(measures & jnp.isfinite(off), jnp.maximum(noise, off), noise)
         rounding = ROUNDING * eps * size + NOISE * noise
         rejected = rejected & (measures | ~(change <= SUFFICIENT * share * slope + rounding))
-        return _Halving(halvings + (rejected & ~measures), rejected, noise, n_passes + 1)
+        more = (rejected & ~measures).astype(halvings.dtype)
+        return _Halving(halvings + more, rejected, noise, n_passes + 1)
 
     def goes_on(state: _Halving) -> Array:
         return any_of(state.rejected & (state.halvings < MOST))

@@ -98,7 +98,8 @@ def find_units(
         return _units(jnp.ones_like(largest), 1 / scale, of_loss, scale, one)
     average = nearest_power_of_two(jnp.minimum(of_weight / n_rows, 1))
     more, says = bends_ahead(loss, score, Expansion(value, g, positive), rows)
-    curvature = _curvature(positive, more, of_largest * says, weight, average)
+    unit = nearest_power_of_two(mean_of_h)  # or logarithms would be rounded as the unit of the loss has it
+    curvature = unit * _curvature(positive / unit[None], more, of_largest * says, weight, average)
     size = _root_of_mean_square(root_of_square / jnp.sqrt(curvature))
     scale = nearest_power_of_two(size)
     return _units(curvature, size / scale, of_loss, scale, average)

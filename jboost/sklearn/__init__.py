@@ -5,5 +5,6 @@ from jboost._runtime.garbage import uncollected as _uncollected
 with _uncollected(lasting=True):
     from jboost.sklearn.classifier import JBoostClassifier
     from jboost.sklearn.regressor import JBoostRegressor
+    from jboost.sklearn.search import JBoostSearchCV
 
-__all__ = ["JBoostClassifier", "JBoostRegressor"]
+__all__ = ["JBoostClassifier", "JBoostRegressor", "JBoostSearchCV"]

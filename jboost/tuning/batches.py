@@ -35,6 +35,9 @@ class Done(NamedTuple):
     train_loss: Float[np.ndarray, " t"]  # after each round
     metric: Float[np.ndarray, " t"]
     best_round: int
+    held_score: Float[np.ndarray, "m k"] | None = (
+        None  # of the rows held out, after the last round of its last call
+    )
 
 
 class Found(NamedTuple):
@@ -54,6 +57,7 @@ def run_all(
     width: int,
     ended: Callable[[int, Done], None],
     progress: Callable[[int], Any],
+    keeps_scores: bool = False,
 ) -> None:
     """Run members, `width` at a time, and give `ended` what each leaves.
 
@@ -69,6 +73,8 @@ def run_all(
         Of a member's number and what it leaves.
     progress : function
         Of the number of rounds that were made.
+    keeps_scores : bool
+        Whether a member leaves the scores of the rows held out.
     """
     spec, waiting = shared.spec, deque(enumerate(members))
     shared = dataclasses.replace(
@@ -91,7 +97,7 @@ def run_all(
                 continue
             batch = batch[0], found.state
             progress(n_rounds * len(running))
-            going = _going(running, found, n_rounds, shared, spec, ended)
+            going = _going(running, found, n_rounds, shared, spec, ended, keeps_scores)
             if len(going) < len(running):
                 state = jax.tree.map(_on_host, found.state)
                 running = [one.at(state, place) for place, one in going]
@@ -107,6 +113,7 @@ def _going(
     shared: Problem,
     spec: Any,
     ended: Callable[[int, Done], None],
+    keeps_scores: bool,
 ) -> list[tuple[int, _Running]]:
     """Note what a call has made of the members; return those that have not ended, with their places."""
     parts = [np.asarray(part) for part in (found.train_loss, found.metric, found.sound)]
@@ -118,7 +125,8 @@ def _going(
         if done is None:
             going.append((place, one))
         else:
-            ended(one.number, done)
+            score = np.asarray(found.state.valid_score[place]) if keeps_scores else None
+            ended(one.number, done._replace(held_score=score))
     return going
 
 

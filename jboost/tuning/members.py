@@ -69,16 +69,21 @@ def state_of(fold: Fold, key: Any) -> State:
 
 
 def make_fold(
-    problem: Problem, bins: np.ndarray, held: Bool[np.ndarray, " n"], size: int, base_score: Any
+    problem: Problem,
+    bins: np.ndarray,
+    trained: Bool[np.ndarray, " n"],
+    held: Bool[np.ndarray, " n"],
+    size: int,
+    base_score: Any,
 ) -> Fold:
-    """Take the held-out rows from the weights, find where boosting starts from the others, and watch those.
+    """Leave the weight to the rows that are trained on, find where boosting starts from them, and watch those held out.
 
     `size` is how many rows are watched in all folds that share a program: those that are too few are filled up by rows
     without weight.
     """
     weight = np.asarray(problem.train.weight)
     n_rows = held.size  # the others are padding
-    train = np.where(pad_axis(held, weight.size), 0, weight).astype(weight.dtype)
+    train = np.where(pad_axis(trained, weight.size), weight, 0).astype(weight.dtype)
     usable = usable_columns(bins, train[:n_rows])
     rows = dataclasses.replace(problem.train, weight=as_array(train))
     problem = dataclasses.replace(problem, train=rows, usable=usable)

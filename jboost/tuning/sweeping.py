@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -35,6 +35,32 @@ MEMORY = 2**30  # bytes that the members that run at a time may take
 ARRAYS = 12  # of one number for each row and output that a member has at a time, about
 MOST_MEMBERS = 64  # at a time
 QUIET_SECONDS = 2.0  # a sweep shorter than this shows no progress bar unless asked to
+
+
+class Plan(NamedTuple):
+    """Which rows a fold trains on, and which it holds out."""
+
+    trained: Bool[np.ndarray, " n"]
+    held: Bool[np.ndarray, " n"]
+
+
+class Members(NamedTuple):
+    """The fits of a sweep: every setting on every plan."""
+
+    problem: Problem  # of all rows, with the metric and the spec of the members
+    bins: np.ndarray
+    plans: list[Plan]
+    settings: list[Hyper]
+    keys: list[Any]
+    base_score: Any
+
+    def fold(self, plan: int, size: int) -> Fold:
+        """Return what the fits of a plan start from, with so many rows watched."""
+        return make_fold(self.problem, self.bins, *self.plans[plan], size, self.base_score)
+
+    def make(self, fold: Fold, setting: int) -> Member:
+        """Return the fit of a setting."""
+        return Member(own_of(fold, self.settings[setting]), state_of(fold, self.keys[setting]))
 
 
 @moves_arrays
@@ -123,16 +149,23 @@ def sweep(
             raise ValueError("folds must be given when spec.n_iter_no_change asks for early stopping")
         key_of = _keys(keys, len(settings))
         options |= {"sample_weight": sample_weight, "groups": groups, "base_score": base_score}
-        plain = dataclasses.replace(spec, n_iter_no_change=None)
-        # Of the settings, one that asks for all that any does.
-        strictest = min(settings, key=lambda one: (float(one.colsample_bynode), float(one.subsample)))
-        problem, _ = init(loss, binned, y, spec=plain, hyper=strictest, **options)
-        draws, shortens = any(map(draws_any, settings)), not is_told_by_rows(problem.loss)
+        problem = prepared(loss, binned, y, spec, settings, **options)
         watched = _watched(metric, problem) if mask.any() else None
-        problem = dataclasses.replace(problem, spec=spec, draws=draws, shortens=shortens, metric=watched)
-        found = _run(problem, np.asarray(binned.bins), mask, settings, key_of, base_score, memory, verbose)
+        problem = dataclasses.replace(problem, metric=watched)
+        plans = [Plan(~held, held) for held in mask]
+        members = Members(problem, np.asarray(binned.bins), plans, settings, key_of, base_score)
+        found = run_members(members, memory, verbose)
     again = partial(_fit_again, loss, binned, y, settings, spec, key_of, options)
     return Sweep.of(found, settings, spec, watched, again)
+
+
+def prepared(loss: Any, data: Any, y: Any, spec: Spec, settings: list[Hyper], **options: Any) -> Problem:
+    """Return the problem of all rows, for programs that do all that any of the settings asks for."""
+    strictest = min(settings, key=lambda one: (float(one.colsample_bynode), float(one.subsample)))
+    plain = dataclasses.replace(spec, n_iter_no_change=None)
+    problem, _ = init(loss, data, y, spec=plain, hyper=strictest, **options)
+    draws, shortens = any(map(draws_any, settings)), not is_told_by_rows(problem.loss)
+    return dataclasses.replace(problem, spec=spec, draws=draws, shortens=shortens)
 
 
 def _keys(keys: Any, n_settings: int) -> list[Any]:
@@ -159,48 +192,41 @@ def _watched(metric: Any, problem: Problem) -> Metric | None:
     return chosen
 
 
-def _run(
-    problem: Problem,
-    bins: np.ndarray,
-    mask: Bool[np.ndarray, "c n"],
-    settings: list[Hyper],
-    keys: list[Any],
-    base_score: Any,
-    memory: int,
-    verbose: bool | None,
+def run_members(
+    members: Members, memory: int, verbose: bool | None, keeps_scores: bool = False
 ) -> list[list[Done]]:
-    """Run all members; return what each setting leaves on each fold."""
+    """Run every setting on every plan; return what each setting leaves on each.
+
+    Those whose metric knows no weights share a program where as many rows are held out: there is no padding.
+    """
+    problem, plans = members.problem, members.plans
+    n_settings, n_rounds = len(members.settings), problem.spec.n_estimators
     pads = problem.loss.pads if problem.metric is None else problem.metric.pads
-    sizes = mask.sum(axis=1)
-    sizes = (
-        np.full_like(sizes, sizes.max()) if pads else sizes
-    )  # of a metric that knows no weights there is no padding
+    sizes = [int(plan.held.sum()) for plan in plans]
+    sizes = [max(sizes)] * len(sizes) if pads else sizes
     found: dict[tuple[int, int], Done] = {}
     hidden = None if verbose is None else not verbose
-    total, delay = (
-        len(settings) * len(mask) * problem.spec.n_estimators,
-        QUIET_SECONDS if verbose is None else 0.0,
-    )
+    total, delay = n_settings * len(plans) * n_rounds, QUIET_SECONDS if verbose is None else 0.0
     with tqdm(total=total, desc="sweep", unit="round", disable=hidden, delay=delay) as bar:
-        for size in np.unique(sizes):
-            folds = {
-                int(c): make_fold(problem, bins, mask[c], int(size), base_score)
-                for c in np.flatnonzero(sizes == size)
-            }
-            places = [(s, c) for s in range(len(settings)) for c in folds]
 
-            def make(place: tuple[int, int], folds: dict[int, Fold] = folds) -> Member:
-                s, c = place
-                return Member(own_of(folds[c], settings[s]), state_of(folds[c], keys[s]))
+        def progress(rounds: int) -> None:
+            bar.update(min(rounds, total - bar.n))
 
-            def ended(number: int, done: Done, places: list[tuple[int, int]] = places) -> None:
-                found[places[number]] = done
-                bar.update(problem.spec.n_estimators - len(done.train_loss))
+        for size in sorted(set(sizes)):
+            chosen = [c for c, of_fold in enumerate(sizes) if of_fold == size]
+            folds = [members.fold(c, size) for c in chosen]
+            places = [(s, i) for s in range(n_settings) for i in range(len(folds))]
 
-            shared = next(iter(folds.values())).problem
-            members = [partial(make, place) for place in places]
-            run_all(shared, members, _width(problem, memory, len(members)), ended, bar.update)
-    return [[found[s, c] for c in range(len(mask))] for s in range(len(settings))]
+            def ended(number: int, done: Done, places: Any = places, chosen: Any = chosen) -> None:
+                s, i = places[number]
+                found[s, chosen[i]] = done
+                progress(n_rounds - len(done.train_loss))
+
+            makers = [partial(members.make, folds[i], s) for s, i in places]
+            run_all(
+                folds[0].problem, makers, _width(problem, memory, len(makers)), ended, progress, keeps_scores
+            )
+    return [[found[s, c] for c in range(len(plans))] for s in range(n_settings)]
 
 
 def _width(problem: Problem, memory: int, n_members: int) -> int:

@@ -1,0 +1,423 @@
+"""`JBoostSearchCV`: a search over the numbers of an estimator, all folds and settings in one compiled program."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from jboost._objective.group import GroupLoss
+from jboost._objective.rows import take_rows
+from jboost._runtime.arguments import key_of
+from jboost._runtime.caller import moves_arrays
+from jboost._runtime.library import at_most, n_threads
+from jboost._spec import Hyper, Spec
+from jboost.sklearn.base import Boosting
+from jboost.sklearn.rows import BinnedRows, GivenRows, draw_seed
+from jboost.sklearn.watched import mean_loss_of
+from jboost.tuning.averaging import averaged, chosen_greedily
+from jboost.tuning.batches import Done
+from jboost.tuning.sweeping import MEMORY, Members, Plan, prepared, run_members
+
+NUMBERS = [one.name for one in dataclasses.fields(Hyper) if one.name != "tol"]
+CHOICES = [one.name for one in dataclasses.fields(Spec) if one.name != "n_iter_no_change"]
+MOST_IN_ENSEMBLE = 25  # settings among which the members of one are chosen
+
+
+class Held(NamedTuple):
+    """The scores that each setting gives to the rows held out, by fold, and what is known of these rows."""
+
+    scores: list[list[np.ndarray]]
+    rows: list[np.ndarray]
+
+
+def _refits(search: JBoostSearchCV) -> bool:
+    return bool(search.refit)
+
+
+def _has(name: str) -> Any:
+    """Say whether the estimator can do so, as scikit-learn asks of a method."""
+    return available_if(lambda search: _refits(search) and hasattr(search.estimator, name))
+
+
+class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
+    """Choose the numbers of a jboost estimator by cross-validation.
+
+    The rows are checked, encoded and binned once. All settings that differ in numbers, on all folds, are one compiled
+    program, and those that differ in choices, such as `max_depth`, are one for each choice. A setting scores as the
+    estimator with these parameters does after `n_estimators` rounds on the rows of a fold, but that the edges of the
+    bins are those of all rows, and that `subsample` draws other rows.
+
+    Parameters
+    ----------
+    estimator : JBoostClassifier or JBoostRegressor
+        Whose other parameters stay as they are.
+    param_distributions : dict or list of dicts, optional
+        Lists to draw from, or distributions with a method `rvs`: `n_iter` settings are drawn.
+    param_grid : dict or list of dicts, optional
+        Lists, of which every combination is a setting; instead of `param_distributions`. Parameters may be numbers (see
+        `jboost.Hyper`) and choices (see `jboost.Spec`).
+    n_iter : int, default 10
+        Settings to draw.
+    scoring : str, callable or None, default None
+        A scorer of scikit-learn, its name, or `scorer(estimator, X, y)`, where X is None; `estimator.score` by default.
+    cv : int, splitter or iterable of (train, test), optional
+        As in scikit-learn's searches; 5 folds by default, stratified for a classifier.
+    refit : bool, default True
+        Whether to fit the best setting on all rows.
+    ensemble : int, default 1
+        Above 1, `best_estimator_` is a weighted mean of models of up to so many settings, as one model: they are added
+        one by one, each the one with which the mean of the scores of the rows held out scores best.
+    random_state : int, RandomState or None, default None
+        For the settings that are drawn.
+    memory : int, default 2**30
+        Bytes that fits may take at a time, about.
+    verbose : int, bool or None, default 0
+        Whether to show progress; None shows it on a terminal after two seconds.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        As scikit-learn's, but for times: `params`, `param_*`, `split*_test_score`, `mean_test_score`, `std_test_score`,
+        `rank_test_score`.
+    best_index_, best_params_, best_score_
+        Of the setting with the best mean score.
+    best_estimator_ : estimator
+        Fitted on all rows. With `ensemble` its `model_` holds the trees of several settings.
+    ensemble_weights_ : float [s]
+        The part of each setting in it.
+    n_splits_, scorer_, refit_time_
+        As scikit-learn's.
+
+    References
+    ----------
+    Caruana et al. (2004), "Ensemble Selection from Libraries of Models".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from jboost import JBoostClassifier, JBoostSearchCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> search = JBoostSearchCV(JBoostClassifier(n_estimators=20), param_grid={"learning_rate": [0.01, 0.3]}, cv=3)
+    >>> search.fit(X, y).best_params_
+    {'learning_rate': 0.3}
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_distributions: Any = None,
+        *,
+        param_grid: Any = None,
+        n_iter: int = 10,
+        scoring: Any = None,
+        cv: Any = None,
+        refit: bool = True,
+        ensemble: int = 1,
+        random_state: Any = None,
+        memory: int = MEMORY,
+        verbose: int | bool | None = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.param_distributions = param_distributions
+        self.param_grid = param_grid
+        self.n_iter = n_iter
+        self.scoring = scoring
+        self.cv = cv
+        self.refit = refit
+        self.ensemble = ensemble
+        self.random_state = random_state
+        self.memory = memory
+        self.verbose = verbose
+
+    @moves_arrays
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, offset: Any = None
+    ) -> Self:
+        """Try the settings, and fit the best one.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As for the estimator. Rows of weight 0 are left out; scores are not weighted.
+        groups : array-like [n], optional
+            For a splitter of groups, and for a `jboost.GroupLoss`.
+
+        Returns
+        -------
+        self
+        """
+        settings = self._settings()
+        estimator = self._estimator(settings)
+        given = GivenRows("", X, y, sample_weight, offset, groups)
+        with at_most(n_threads(estimator.n_jobs)):
+            rows, _ = estimator._training_rows(given, None, False, None)
+            plans = self._plans(estimator, rows, groups, sample_weight)
+            self.scorer_ = self._scorer(estimator, rows.y)
+            held = self._scores(estimator, rows, settings, plans)
+        table = np.array(
+            [
+                [self._judge(estimator, held, rows.y, s, c) for c in range(len(plans))]
+                for s in range(len(settings))
+            ]
+        )
+        self._remember(settings, table)
+        if self.ensemble > 1:
+            self.ensemble_weights_ = self._weights(estimator, held, rows.y)
+        if self.refit:
+            started = time.perf_counter()
+            self._refit(given)
+            self.refit_time_ = time.perf_counter() - started
+        return self
+
+    # ------------------------------------------------------------ what is tried
+
+    def _settings(self) -> list[dict[str, Any]]:
+        from sklearn.model_selection import ParameterGrid, ParameterSampler  # as long as half of scikit-learn
+
+        if (self.param_grid is None) == (self.param_distributions is None):
+            raise ValueError("param_distributions or param_grid must be given, and not both")
+        if isinstance(self.ensemble, bool) or not isinstance(self.ensemble, int) or self.ensemble < 1:
+            raise ValueError(f"ensemble must be an integer of at least 1, got {self.ensemble!r}")
+        if self.param_grid is not None:
+            found = list(ParameterGrid(self.param_grid))
+        else:
+            found = list(
+                ParameterSampler(self.param_distributions, self.n_iter, random_state=self.random_state)
+            )
+        name = "param_distributions" if self.param_grid is None else "param_grid"
+        for unknown in sorted({one for setting in found for one in setting} - {*NUMBERS, *CHOICES}):
+            raise ValueError(
+                f"{name} must name numbers ({', '.join(NUMBERS)}) or choices ({', '.join(CHOICES)}), got {unknown!r}: "
+                "set it in the estimator, or use scikit-learn's search"
+            )
+        return found
+
+    def _estimator(self, settings: list[dict[str, Any]]) -> Boosting:
+        if not isinstance(self.estimator, Boosting):
+            raise TypeError(
+                f"estimator must be a JBoostClassifier or a JBoostRegressor, got {type(self.estimator).__name__}"
+            )
+        if self.estimator.early_stopping is True:
+            raise ValueError(
+                "estimator must not have early_stopping=True, which holds out rows of each fit: search n_estimators, "
+                "or use jboost.sweep, which stops by the rows held out"
+            )
+        for setting in settings:  # all are looked at before anything is compiled
+            one = _with(self.estimator, setting)
+            one._spec(False)
+            one._hyper()
+        return _with(self.estimator, {})
+
+    def _plans(self, estimator: Boosting, rows: BinnedRows, groups: Any, weight: Any) -> list[Plan]:
+        from sklearn.model_selection import check_cv
+
+        n, labels = len(rows.weight), estimator._labels(rows.y)
+        if groups is not None:
+            groups = np.asarray(groups)
+            groups = groups if weight is None else groups[np.asarray(weight) > 0]
+        splitter: Any = check_cv(
+            5 if self.cv is None else self.cv, labels, classifier=is_classifier(estimator)
+        )
+        plans = []
+        target = labels if not isinstance(labels, Mapping) else next(iter(labels.values()))
+        for trained, held in splitter.split(np.zeros((n, 1)), target, groups):
+            masks = np.zeros((2, n), bool)
+            masks[0, trained], masks[1, held] = True, True
+            if not masks.any(axis=1).all() or masks.all(axis=0).any():
+                raise ValueError("cv must train on some rows and hold out others")
+            plans.append(Plan(*masks))
+        self.n_splits_ = len(plans)
+        return plans
+
+    def _scores(
+        self, estimator: Boosting, rows: BinnedRows, settings: list[dict[str, Any]], plans: list[Plan]
+    ) -> Held:
+        """Run the settings, one program for each choice among them."""
+        by_choice: dict[Spec, list[int]] = {}
+        made = [_with(estimator, setting) for setting in settings]
+        for number, one in enumerate(made):
+            by_choice.setdefault(one._spec(False), []).append(number)
+        found: dict[int, list[Done]] = {}
+        for spec, numbers in by_choice.items():
+            done = self._run(estimator, rows, spec, [made[i]._hyper() for i in numbers], plans)
+            found |= dict(zip(numbers, done, strict=True))
+        places = [np.flatnonzero(plan.held) for plan in plans]
+        scores = [
+            [
+                np.asarray(one.held_score, np.float64)[: place.size]
+                for one, place in zip(found[s], places, strict=True)
+            ]
+            for s in range(len(settings))
+        ]
+        return Held(scores, places)
+
+    def _run(
+        self, estimator: Boosting, rows: BinnedRows, spec: Spec, settings: list[Hyper], plans: list[Plan]
+    ) -> list[list[Done]]:
+        key = key_of(draw_seed(estimator.random_state))
+        problem = prepared(
+            estimator._loss(), rows.data, rows.y, spec, settings, sample_weight=rows.weight, groups=rows.groups,
+            offset=rows.offset, sampler=estimator.sampler, base_score=estimator.base_score,
+        )  # fmt: skip
+        members = Members(
+            problem, np.asarray(rows.data.bins), plans, settings, [key] * len(settings), estimator.base_score
+        )
+        verbose = None if self.verbose is None else bool(self.verbose)
+        return run_members(members, self.memory, verbose, keeps_scores=True)
+
+    # ------------------------------------------------------------ how good it is
+
+    def _scorer(self, estimator: Boosting, target: Any) -> Any:
+        """Return the scorer; None for minus the mean loss, as `estimator.score` has it where R² has no meaning."""
+        from sklearn.metrics import check_scoring, get_scorer
+
+        if isinstance(self.scoring, list | tuple | set | dict):
+            raise ValueError("scoring must be one scorer, its name or None")
+        if self.scoring is not None:
+            return check_scoring(estimator, self.scoring)
+        if is_classifier(estimator):
+            return get_scorer("accuracy")
+        loss = estimator._loss()
+        several = loss.n_outputs is not None and np.shape(target)[1:] != (loss.n_outputs,)
+        if not (several or isinstance(target, Mapping)):
+            return get_scorer("r2")
+        if isinstance(loss, GroupLoss):
+            raise ValueError("scoring must be given for a GroupLoss whose scores are no predictions of y")
+        return None
+
+    def _judge(self, estimator: Boosting, held: Held, target: Any, setting: int, fold: int) -> float:
+        return self._value(estimator, held.scores[setting][fold], target, held.rows[fold])
+
+    def _value(self, estimator: Boosting, score: np.ndarray, target: Any, rows: np.ndarray) -> float:
+        loss, y = estimator._loss(), take_rows(target, rows)
+        shaped = score[:, 0] if loss.n_outputs is None else score
+        if self.scorer_ is None:
+            return -mean_loss_of(loss, shaped, y, np.ones(len(rows)))
+        return float(self.scorer_(estimator._stage(shaped, loss), None, estimator._labels(y)))
+
+    def _remember(self, settings: list[dict[str, Any]], table: Float[np.ndarray, "s c"]) -> None:
+        mean = table.mean(axis=1)
+        results: dict[str, Any] = {f"split{c}_test_score": table[:, c] for c in range(table.shape[1])}
+        names = sorted({name for setting in settings for name in setting})
+        for name in names:
+            column = np.ma.MaskedArray(np.empty(len(settings), object), mask=True)
+            for i, setting in enumerate(settings):
+                if name in setting:
+                    column[i] = setting[name]
+            results[f"param_{name}"] = column
+        worst_last = np.where(np.isnan(mean), -np.inf, mean)
+        self.cv_results_ = results | {
+            "params": settings,
+            "mean_test_score": mean,
+            "std_test_score": table.std(axis=1),
+            "rank_test_score": rankdata(-worst_last, method="min").astype(np.int32),
+        }
+        self.best_index_ = int(np.argmax(worst_last))
+        self.best_params_, self.best_score_ = settings[self.best_index_], float(mean[self.best_index_])
+        self.ensemble_weights_ = np.zeros(len(settings))
+        self.ensemble_weights_[self.best_index_] = 1.0
+
+    def _weights(self, estimator: Boosting, held: Held, target: Any) -> Float[np.ndarray, " s"]:
+        """Choose the parts of the settings whose models can be one: those with trees like the best one's."""
+        settings, mean = self.cv_results_["params"], self.cv_results_["mean_test_score"]
+        forms = [_form(_with(estimator, setting)) for setting in settings]
+        alike = [i for i in np.argsort(-mean, kind="stable") if forms[i] == forms[self.best_index_]][
+            :MOST_IN_ENSEMBLE
+        ]
+
+        def judge(parts: Float[np.ndarray, " m"]) -> float:
+            used = [(alike[j], part) for j, part in enumerate(parts) if part]
+            means = [
+                np.sum([part * held.scores[s][c] for s, part in used], axis=0) for c in range(len(held.rows))
+            ]
+            return float(
+                np.mean(
+                    [
+                        self._value(estimator, one, target, rows)
+                        for one, rows in zip(means, held.rows, strict=True)
+                    ]
+                )
+            )
+
+        weights = np.zeros(len(settings))
+        weights[alike] = chosen_greedily(len(alike), self.ensemble, judge)
+        return weights
+
+    # ------------------------------------------------------------ the fitted estimator
+
+    def _refit(self, given: GivenRows) -> None:
+        more = {"offset": given.offset, "groups": given.groups}
+        chosen = np.flatnonzero(self.ensemble_weights_)
+        settings = [self.cv_results_["params"][i] for i in chosen]
+        fitted = [_with(self.estimator, one).fit(given.X, given.y, given.weight, **more) for one in settings]
+        best = fitted[int(np.argmax(self.ensemble_weights_[chosen]))]
+        if len(fitted) > 1:
+            best.model_ = averaged([one.model_ for one in fitted], self.ensemble_weights_[chosen])
+            best.n_trees_ = best.model_.n_trees
+        self.best_estimator_ = best
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(best, name):
+                setattr(self, name, getattr(best, name))
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The labels of a classifier."""
+        return self._fitted().classes_
+
+    def _fitted(self) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_
+
+    @available_if(_refits)
+    def predict(self, X: Any, **more: Any) -> np.ndarray:
+        """Predict with the best estimator."""
+        return self._fitted().predict(X, **more)
+
+    @_has("predict_proba")
+    def predict_proba(self, X: Any, **more: Any) -> np.ndarray:
+        """Predict probabilities with the best estimator."""
+        return self._fitted().predict_proba(X, **more)
+
+    @_has("decision_function")
+    def decision_function(self, X: Any, **more: Any) -> np.ndarray:
+        """Return the raw scores of the best estimator."""
+        return self._fitted().decision_function(X, **more)
+
+    @available_if(_refits)
+    def score(self, X: Any, y: Any) -> float:
+        """Score the best estimator by `scoring`."""
+        return float(self.scorer_(self._fitted(), X, y))
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what targets are taken: as the estimator does."""
+        from sklearn.utils import get_tags
+
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type, tags.target_tags = inner.estimator_type, inner.target_tags
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags = inner.input_tags
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether a search was made."""
+        return hasattr(self, "cv_results_")
+
+
+def _with(estimator: Any, setting: dict[str, Any]) -> Any:
+    """Return an unfitted copy of an estimator with these parameters."""
+    copy: Any = clone(estimator)
+    return copy.set_params(**setting)
+
+
+def _form(estimator: Boosting) -> tuple[Any, ...]:
+    return estimator.max_depth, estimator.grow_policy, estimator.multi_output
