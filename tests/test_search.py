@@ -156,6 +156,17 @@ def test_it_stands_in_a_pipeline_and_can_be_cloned():
         ({"estimator": JBoostRegressor(early_stopping=True)}, ValueError, "early_stopping=True"),
         ({"ensemble": 0}, ValueError, "ensemble must be an integer"),
         ({"scoring": ["r2"]}, ValueError, "scoring must be one scorer"),
+        ({"scoring": "roc_auc"}, ValueError, "scoring='roc_auc' fails"),
+        ({"scoring": lambda estimator, X, y: np.nan}, ValueError, "got NaN for every setting"),
+        ({"cv": []}, ValueError, "cv must give a split"),
+        (
+            {"cv": [(np.arange(100), np.arange(50, 150))]},
+            ValueError,
+            "must not train on rows that it holds out, row 50",
+        ),
+        ({"cv": [(np.arange(100), np.arange(200, 300))]}, ValueError, "cv must give places of the 240 rows"),
+        ({"n_iter": 0}, ValueError, "n_iter must be an integer"),
+        ({"refit": "r2"}, ValueError, "refit must be True or False"),
     ],
 )
 def test_what_does_not_fit_is_named(changes, error, message):
@@ -163,3 +174,49 @@ def test_what_does_not_fit_is_named(changes, error, message):
     given = {"estimator": JBoostRegressor(n_estimators=2), "param_grid": {"learning_rate": [0.1]}, **changes}
     with pytest.raises(error, match=message):
         JBoostSearchCV(**given).fit(X, y)
+
+
+def test_targets_of_several_columns():
+    X, y = rows()
+    several = np.stack([y, X[:, 3] - y], axis=1)
+    labels_at_once = (several > 1).astype(int)
+    for estimator, target in (
+        (JBoostRegressor(n_estimators=4, max_depth=2), several),
+        (JBoostClassifier(n_estimators=4, max_depth=2), labels_at_once),
+    ):
+        grid, cv = {"learning_rate": [0.1, 0.5]}, KFold(3)
+        found, expected = (
+            kind(estimator, param_grid=grid, cv=cv).fit(X, target) for kind in (JBoostSearchCV, GridSearchCV)
+        )
+        np.testing.assert_allclose(
+            found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"], rtol=1e-6
+        )
+        np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+
+
+def test_splits_name_the_rows_that_were_given():
+    """Those without weight are left out of a fold and shift no others; a row that is drawn twice counts twice."""
+    X, y = rows()
+    weight = np.ones(len(y))
+    weight[:30] = 0
+    drawn = np.random.default_rng(0).integers(100, 240, 150)
+    cv = [(drawn, np.arange(10, 90))]
+    estimator = JBoostRegressor(n_estimators=6, max_depth=3)
+    found = JBoostSearchCV(estimator, param_grid={"learning_rate": [0.3]}, cv=cv, refit=False)
+    found.fit(X, y, sample_weight=weight)
+    one = copy(estimator, learning_rate=0.3).fit(X[drawn], y[drawn])
+    np.testing.assert_allclose(found.best_score_, one.score(X[30:90], y[30:90]), rtol=1e-6)
+
+
+def test_balanced_weights_are_those_of_the_rows_of_a_fold():
+    X, y = rows()
+    names, grid = labels(y), {"learning_rate": [0.1, 0.5]}
+    cv = TimeSeriesSplit(3)
+    estimator = JBoostClassifier(n_estimators=5, max_depth=2, class_weight="balanced")
+    found, expected = (
+        kind(estimator, param_grid=grid, cv=cv, scoring="neg_log_loss").fit(X, names)
+        for kind in (JBoostSearchCV, GridSearchCV)
+    )
+    np.testing.assert_allclose(
+        found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"], rtol=1e-5
+    )

@@ -153,8 +153,8 @@ def test_derivatives_are_those_of_the_same_splits():
 @pytest.mark.parametrize(
     ("loss", "choices", "message"),
     [
-        (losses.softmax(3), {}, 'needs a loss with hessian="full"'),
-        (losses.squared_error, {}, 'needs a loss with hessian="full"'),
+        (losses.softmax(3), {}, 'needs a loss of several outputs with hessian="full"'),
+        (losses.squared_error, {}, 'needs a loss of several outputs with hessian="full"'),
         (FULL, {"multi_output": "separate"}, "share a tree"),
     ],
 )

@@ -231,6 +231,17 @@ def test_the_picture_shows_the_best_and_the_others():
         ({"folds": np.zeros((2, N), bool)}, ValueError, "hold out a row"),
         ({"folds": np.ones((1, N), bool)}, ValueError, "leave a row"),
         ({"folds": np.tile(np.arange(N) < 9, (2, 1))}, ValueError, "row 0 is held out 2 times"),
+        ({"folds": [(np.arange(9), np.arange(9, 30)), (np.arange(5), np.arange(7))]}, TypeError, "np.isin"),
+        ({"folds": True}, TypeError, "folds must be an integer or a mask"),
+        (
+            {"folds": np.arange(N)[None] < 10, "groups": GROUPS},
+            ValueError,
+            "folds must hold out whole groups",
+        ),
+        ({"folds": 2, "metric": lambda s, y: 0.0}, TypeError, r"metric\(score, y, weight\)"),
+        ({"folds": 2, "metric": lambda s, y, w: s}, ValueError, "metric must be a function"),
+        ({"metric": metrics.rmse}, ValueError, "folds must be given with a metric"),
+        ({"keys": 3}, TypeError, "key must be a JAX key"),
         ({"hyper": Hyper(reg_lambda=np.array([1.0, -1.0]))}, ValueError, "reg_lambda must be non-negative"),
         ({"hyper": Hyper(reg_lambda=np.ones(2), gamma=np.ones(3))}, ValueError, "arrays of one length"),
         ({"hyper": Hyper(reg_lambda=np.ones((2, 2)))}, ValueError, "reg_lambda must be a number or an array"),
@@ -266,3 +277,48 @@ def test_an_offset_per_fold_needs_no_second_program_for_a_loss_of_parameters():
     loss = Loss(jax.tree_util.Partial(lambda score, y, power: jnp.abs(score - y) ** power, power=1.7))
     found = sweep(loss, X, y, hyper=TWO, spec=SPEC, folds=3)
     assert np.isfinite(found.score).all()
+
+
+def test_a_metric_that_is_undefined_in_a_fold_is_named_before_anything_runs():
+    X, _ = rows()
+    y = (np.arange(N) < 3) * 1.0
+    with pytest.raises(ValueError, match=r"fold \d, for metric"):
+        sweep(losses.logistic, X, y, spec=SPEC, folds=5, metric=metrics.roc_auc)
+
+
+def test_a_metric_that_is_no_number_leaves_no_score():
+    """It is not replaced by the training loss, and no model is fitted for want of a number of rounds."""
+    X, y = rows()
+    with pytest.warns(UserWarning, match="2 of 2 settings have no score"):
+        found = sweep(
+            losses.squared_error,
+            X,
+            y,
+            hyper=TWO,
+            spec=SPEC,
+            folds=2,
+            metric=lambda s, y, w: jnp.nan * s.sum(),
+        )
+    assert np.isnan(found.score).all()
+    with pytest.raises(ValueError, match="has no score"):
+        found.fit()
+
+
+def test_what_is_fitted_may_be_other_rows():
+    X, y = rows()
+    found = sweep(losses.squared_error, X, y, hyper=TWO, spec=SPEC, folds=2)
+    model, _ = found.fit(0, data=X[:100], y=y[:100])
+    spec = replace(SPEC, n_estimators=int(found.best_round[0]) + 1)
+    expected, _ = jboost.fit(losses.squared_error, X[:100], y[:100], spec=spec, hyper=found.hyper_of(0))
+    np.testing.assert_array_equal(model.leaf_value, expected.leaf_value)
+    with pytest.raises(ValueError, match="setting must be below 2"):
+        found.fit(7)
+
+
+def test_errors_of_means_do_not_depend_on_the_unit():
+    X, y = rows()
+    one, huge = (
+        sweep(losses.squared_error, X, factor * y, hyper=TWO, spec=SPEC, folds=3).standard_error
+        for factor in (1.0, 1e12)
+    )
+    np.testing.assert_allclose(huge, 1e24 * one, rtol=1e-3)

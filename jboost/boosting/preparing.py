@@ -94,7 +94,7 @@ def make_problem(
     if not isinstance(spec, Spec):
         raise TypeError(f"spec must be a jboost.Spec, got {type(spec).__name__}")
     train = _rows(given, loss)
-    _check_domain(loss.check_target, train)
+    check_domain(loss.check_target, train)
     _check_combination(loss, spec)
     _check_sampler(sampler, hyper)
     watched = None if valid is None else _valid_rows(valid, binned.edges, given.y, loss)
@@ -102,9 +102,9 @@ def make_problem(
         raise ValueError("valid must be given when spec.n_iter_no_change asks for early stopping")
     chosen = None if metric is None else as_metric(metric).of_scores(loss.inverse_link, loss.n_outputs)
     if watched is not None:
-        _check_domain(loss.check_target, watched[1], "valid[1]")
+        check_domain(loss.check_target, watched[1], "valid[1]")
         if chosen is not None:
-            _check_domain(chosen.check_target, watched[1], f"valid[1], for metric {chosen.name}")
+            check_domain(chosen.check_target, watched[1], f"valid[1], for metric {chosen.name}")
     if chosen is not None and chosen.on_host:
         chosen, spec = placeholder(chosen), dataclasses.replace(spec, n_iter_no_change=None)
     bins = as_array(binned.bins)
@@ -180,7 +180,7 @@ def _without_absent(y: Any, weight: Float[Array, " n"]) -> tuple[Any, Float[Arra
     return jax.tree.map(fill, y), as_array(numpy.where(present, weight, numpy.zeros_like(weight)))
 
 
-def _check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "y") -> None:
+def check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "y") -> None:
     """Let a loss or a metric refuse the targets of the rows that count."""
     if check is None or is_traced(rows):
         return
@@ -220,9 +220,10 @@ def _check_combination(loss: Any, spec: Spec) -> None:
     if loss.hessian == "full" and (loss.n_outputs is None or spec.multi_output == "separate"):
         raise ValueError('hessian="full" needs several outputs that share a tree (multi_output="vector")')
     if spec.split_hessian == "full" and loss.hessian != "full":
+        way_out = '; jboost.Loss(..., hessian="full") makes one' if (loss.n_outputs or 1) > 1 else ""
         raise ValueError(
-            'spec.split_hessian="full" needs a loss with hessian="full", whose leaves use the whole matrix too, got '
-            f'one with hessian={loss.hessian!r}: dataclasses.replace(loss, hessian="full")'
+            'spec.split_hessian="full" needs a loss of several outputs with hessian="full", whose leaves use the whole '
+            f"matrix too, got one of {loss.n_outputs or 1} with hessian={loss.hessian!r}{way_out}"
         )
 
 

@@ -27,7 +27,7 @@ def try_functions(problem: Problem) -> None:
     dtype = problem.train.weight.dtype
     score = jax.ShapeDtypeStruct((n, k), dtype)
     if problem.metric is not None and problem.valid is not None:
-        _try_metric(problem.metric, problem.valid, problem.loss.n_outputs)
+        try_metric(problem.metric, problem.valid, problem.loss.n_outputs)
     if problem.sampler is not None:
         key = jax.eval_shape(lambda: jax.random.key(0))
         form = "sampler(key, g [n k], h [n k], weight [n]) -> weight [n]"
@@ -76,7 +76,8 @@ def _sampled(problem: Problem, state: State) -> tuple[Array, Array]:
     return weight.min(), weight.sum()
 
 
-def _try_metric(metric: Metric, rows: Rows, n_outputs: int | None) -> None:
+def try_metric(metric: Metric, rows: Rows, n_outputs: int | None) -> None:
+    """Raise unless a metric makes a number of the scores of such rows."""
     n = rows.weight.size
     score = jax.ShapeDtypeStruct((n,) if n_outputs is None else (n, n_outputs), rows.weight.dtype)
     form = "metric(score, y, weight) -> scalar"

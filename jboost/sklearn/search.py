@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, NamedTuple, Self
 
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.metaestimators import available_if
@@ -16,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from jboost._objective.group import GroupLoss
 from jboost._objective.rows import take_rows
-from jboost._runtime.arguments import key_of
-from jboost._runtime.caller import moves_arrays
+from jboost._runtime.arguments import check_weight, key_of
+from jboost._runtime.caller import moves_arrays, warn
 from jboost._runtime.library import at_most, n_threads
 from jboost._spec import Hyper, Spec
 from jboost.sklearn.base import Boosting
@@ -25,6 +27,7 @@ from jboost.sklearn.rows import BinnedRows, GivenRows, draw_seed
 from jboost.sklearn.watched import mean_loss_of
 from jboost.tuning.averaging import averaged, chosen_greedily
 from jboost.tuning.batches import Done
+from jboost.tuning.folds import check_whole_groups
 from jboost.tuning.sweeping import MEMORY, Members, Plan, prepared, run_members
 
 NUMBERS = [one.name for one in dataclasses.fields(Hyper) if one.name != "tol"]
@@ -68,7 +71,8 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
     n_iter : int, default 10
         Settings to draw.
     scoring : str, callable or None, default None
-        A scorer of scikit-learn, its name, or `scorer(estimator, X, y)`, where X is None; `estimator.score` by default.
+        A scorer of scikit-learn, its name, or `scorer(estimator, X, y)`, where X is None and the estimator knows its
+        predictions of the rows held out; `estimator.score` by default.
     cv : int, splitter or iterable of (train, test), optional
         As in scikit-learn's searches; 5 folds by default, stratified for a classifier.
     refit : bool, default True
@@ -161,7 +165,7 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         given = GivenRows("", X, y, sample_weight, offset, groups)
         with at_most(n_threads(estimator.n_jobs)):
             rows, _ = estimator._training_rows(given, None, False, None)
-            plans = self._plans(estimator, rows, groups, sample_weight)
+            plans = self._plans(estimator, rows, given)
             self.scorer_ = self._scorer(estimator, rows.y)
             held = self._scores(estimator, rows, settings, plans)
         table = np.array(
@@ -186,8 +190,12 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
 
         if (self.param_grid is None) == (self.param_distributions is None):
             raise ValueError("param_distributions or param_grid must be given, and not both")
-        if isinstance(self.ensemble, bool) or not isinstance(self.ensemble, int) or self.ensemble < 1:
-            raise ValueError(f"ensemble must be an integer of at least 1, got {self.ensemble!r}")
+        for name in ("ensemble", "n_iter"):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, got {given!r}")
+        if not isinstance(self.refit, bool | np.bool_):
+            raise ValueError(f"refit must be True or False, got {self.refit!r}")
         if self.param_grid is not None:
             found = list(ParameterGrid(self.param_grid))
         else:
@@ -218,26 +226,50 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
             one._hyper()
         return _with(self.estimator, {})
 
-    def _plans(self, estimator: Boosting, rows: BinnedRows, groups: Any, weight: Any) -> list[Plan]:
+    def _plans(self, estimator: Boosting, rows: BinnedRows, given: GivenRows) -> list[Plan]:
+        """Return what each split trains on and holds out, of the rows that have a weight."""
         from sklearn.model_selection import check_cv
 
-        n, labels = len(rows.weight), estimator._labels(rows.y)
-        if groups is not None:
-            groups = np.asarray(groups)
-            groups = groups if weight is None else groups[np.asarray(weight) > 0]
+        target = None if isinstance(given.y, Mapping) else np.asarray(given.y)
+        n = len(jax.tree.leaves(given.y)[0] if target is None else target)
+        counted = check_weight(given.weight, n, "sample_weight") > 0
         splitter: Any = check_cv(
-            5 if self.cv is None else self.cv, labels, classifier=is_classifier(estimator)
+            5 if self.cv is None else self.cv, target, classifier=is_classifier(estimator)
         )
-        plans = []
-        target = labels if not isinstance(labels, Mapping) else next(iter(labels.values()))
-        for trained, held in splitter.split(np.zeros((n, 1)), target, groups):
-            masks = np.zeros((2, n), bool)
-            masks[0, trained], masks[1, held] = True, True
-            if not masks.any(axis=1).all() or masks.all(axis=0).any():
-                raise ValueError("cv must train on some rows and hold out others")
-            plans.append(Plan(*masks))
+        splits = list(splitter.split(np.zeros((n, 1)), target, given.groups))
+        if not splits:
+            raise ValueError(
+                "cv must give a split, got none: a generator is used up by the first fit, a list is not"
+            )
+        plans = [self._plan(estimator, rows, n, counted, *split) for split in splits]
+        if isinstance(estimator._loss(), GroupLoss):
+            check_whole_groups("cv", np.stack([plan.held for plan in plans]), np.asarray(rows.groups))
         self.n_splits_ = len(plans)
         return plans
+
+    def _plan(
+        self,
+        estimator: Boosting,
+        rows: BinnedRows,
+        n: int,
+        counted: Bool[np.ndarray, " n"],
+        train: Any,
+        test: Any,
+    ) -> Plan:
+        try:
+            trained, tested = (np.arange(n)[one] for one in (train, test))
+        except IndexError as error:
+            raise ValueError(f"cv must give places of the {n} rows: {error}") from None
+        times, held = np.bincount(trained, minlength=n).astype(float), np.zeros(n, bool)
+        held[tested] = True
+        if (held & (times > 0)).any():
+            raise ValueError(
+                f"cv must not train on rows that it holds out, row {int(np.argmax(held & (times > 0)))}"
+            )
+        times, held = times[counted], held[counted]
+        if not times.any() or not held.any():
+            raise ValueError("cv must train on rows with a weight above 0 and hold out others")
+        return Plan(times * _balanced(estimator, rows, times), held)
 
     def _scores(
         self, estimator: Boosting, rows: BinnedRows, settings: list[dict[str, Any]], plans: list[Plan]
@@ -300,10 +332,17 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def _value(self, estimator: Boosting, score: np.ndarray, target: Any, rows: np.ndarray) -> float:
         loss, y = estimator._loss(), take_rows(target, rows)
-        shaped = score[:, 0] if loss.n_outputs is None else score
+        shaped = score[:, 0] if loss.n_outputs is None and score.shape[1] == 1 else score
         if self.scorer_ is None:
             return -mean_loss_of(loss, shaped, y, np.ones(len(rows)))
-        return float(self.scorer_(estimator._stage(shaped, loss), None, estimator._labels(y)))
+        try:
+            return float(self.scorer_(estimator._stage(shaped, loss), None, estimator._labels(y)))
+        except (AttributeError, TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            name = type(estimator).__name__
+            raise kind(
+                f"scoring={self.scoring!r} fails for the rows that a split of cv holds out, of a {name}: {error}"
+            ) from error
 
     def _remember(self, settings: list[dict[str, Any]], table: Float[np.ndarray, "s c"]) -> None:
         mean = table.mean(axis=1)
@@ -315,6 +354,12 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
                 if name in setting:
                     column[i] = setting[name]
             results[f"param_{name}"] = column
+        if np.isnan(mean).all():
+            raise ValueError("scoring must give a number, got NaN for every setting")
+        if np.isnan(mean).any():
+            warn(
+                f"{int(np.isnan(mean).sum())} of {len(mean)} settings have no score: scoring gave NaN for some split"
+            )
         worst_last = np.where(np.isnan(mean), -np.inf, mean)
         self.cv_results_ = results | {
             "params": settings,
@@ -395,8 +440,9 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     @available_if(_refits)
     def score(self, X: Any, y: Any) -> float:
-        """Score the best estimator by `scoring`."""
-        return float(self.scorer_(self._fitted(), X, y))
+        """Score the best estimator by `scoring`; as `estimator.score` it knows no offset."""
+        fitted = self._fitted()
+        return fitted.score(X, y) if self.scorer_ is None else float(self.scorer_(fitted, X, y))
 
     def __sklearn_tags__(self) -> Any:
         """Say what targets are taken: as the estimator does."""
@@ -411,6 +457,21 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether a search was made."""
         return hasattr(self, "cv_results_")
+
+
+def _balanced(
+    estimator: Boosting, rows: BinnedRows, times: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"] | float:
+    """Return by what the weights of a class in the rows of a fold differ from those in all rows."""
+    of_all = np.asarray(estimator._weight_of(rows.y))
+    if not of_all.ndim:
+        return 1.0
+    places = np.repeat(np.arange(len(times)), times.astype(int))
+    ratio = np.ones(len(times))
+    of_fold = np.asarray(estimator._weight_of(take_rows(rows.y, places)))
+    known = of_all[places] > 0
+    ratio[places[known]] = of_fold[known] / of_all[places][known]
+    return ratio
 
 
 def _with(estimator: Any, setting: dict[str, Any]) -> Any:

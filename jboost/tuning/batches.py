@@ -35,9 +35,7 @@ class Done(NamedTuple):
     train_loss: Float[np.ndarray, " t"]  # after each round
     metric: Float[np.ndarray, " t"]
     best_round: int
-    held_score: Float[np.ndarray, "m k"] | None = (
-        None  # of the rows held out, after the last round of its last call
-    )
+    held_score: Float[np.ndarray, "m k"] | None = None  # of the rows held out, after the last call
 
 
 class Found(NamedTuple):
@@ -77,9 +75,8 @@ def run_all(
         Whether a member leaves the scores of the rows held out.
     """
     spec, waiting = shared.spec, deque(enumerate(members))
-    shared = dataclasses.replace(
-        shared, spec=dataclasses.replace(spec, n_estimators=0, n_iter_no_change=None)
-    )
+    of_program = dataclasses.replace(spec, n_estimators=0, n_iter_no_change=None)
+    shared = dataclasses.replace(shared, spec=of_program, base=None, edges=None)
     running: list[_Running] = []
     batch = None
     try:
@@ -152,11 +149,8 @@ class _Running:
         n_rounds = int(np.argmin(np.append(np.isfinite(losses), False)))
         ends = n_rounds < len(losses) or not self.is_sound or n_rounds == spec.n_estimators
         if shared.valid is None:
-            return (
-                Done(losses[:n_rounds], np.full(n_rounds, np.nan, losses.dtype), n_rounds - 1)
-                if ends
-                else None
-            )
+            none = np.full(n_rounds, np.nan, losses.dtype)
+            return Done(losses[:n_rounds], none, n_rounds - 1) if ends else None
         patience, metric = spec.n_iter_no_change, self.metric[:n_rounds]
         n_kept, best = follow(signed(metric, shared.metric), np.inf, self.member.own.hyper.tol, patience)
         ends |= patience is not None and n_kept - 1 - best >= patience

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from jboost._objective.rows import Rows
 from jboost._runtime.padding import pad_axis
@@ -71,19 +71,19 @@ def state_of(fold: Fold, key: Any) -> State:
 def make_fold(
     problem: Problem,
     bins: np.ndarray,
-    trained: Bool[np.ndarray, " n"],
+    times: Float[np.ndarray, " n"],
     held: Bool[np.ndarray, " n"],
     size: int,
     base_score: Any,
 ) -> Fold:
-    """Leave the weight to the rows that are trained on, find where boosting starts from them, and watch those held out.
+    """Multiply the weights of the rows, find where boosting starts from those that have any, and watch those held out.
 
     `size` is how many rows are watched in all folds that share a program: those that are too few are filled up by rows
     without weight.
     """
     weight = np.asarray(problem.train.weight)
     n_rows = held.size  # the others are padding
-    train = np.where(pad_axis(trained, weight.size), weight, 0).astype(weight.dtype)
+    train = (weight * pad_axis(times, weight.size)).astype(weight.dtype)
     usable = usable_columns(bins, train[:n_rows])
     rows = dataclasses.replace(problem.train, weight=as_array(train))
     problem = dataclasses.replace(problem, train=rows, usable=usable)
@@ -104,10 +104,9 @@ def _watched(
     """Return the held-out rows and their places; all rows where a loss of several rows is to judge them."""
     if problem.metric is None and problem.loss.needs_all_rows:
         counted = np.where(pad_axis(held, weight.size), weight, 0).astype(weight.dtype)
-        return dataclasses.replace(problem.train, weight=as_array(counted)), as_array(
-            np.arange(weight.size, dtype=np.int32)
-        )
-    places = np.flatnonzero(held)
+        everywhere = np.arange(weight.size, dtype=np.int32)
+        return dataclasses.replace(problem.train, weight=as_array(counted)), as_array(everywhere)
+    places = np.flatnonzero(held)  # some of no weight, up to `size`, follow them
     places = np.append(places, np.full(size - places.size, places[0])).astype(np.int32)
     counted = np.where(np.arange(size) < held.sum(), weight[places], 0).astype(weight.dtype)
     y, offset = jax.tree.map(

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jboost._model.ensemble import Ensemble
+from jboost._runtime.caller import warn
 from jboost._spec import Hyper, Spec
 from jboost.boosting.stopping import History
 from jboost.metrics import Metric
@@ -71,14 +72,19 @@ class Sweep:
         settings: list[Hyper],
         spec: Spec,
         metric: Metric | None,
+        holds_out: bool,
         fit: Any,
     ) -> Sweep:
         """Put together what the members left."""
         train, held = (_table(done, spec.n_estimators, name) for name in ("train_loss", "metric"))
         maximize = metric is not None and metric.maximize
-        judged = train if np.isnan(held).all() else held
+        judged = held if holds_out else train
         rounds, scores, errors = zip(*(_judge(of_folds, maximize) for of_folds in judged), strict=True)
         scores = np.array(scores)
+        if spec.n_estimators and np.isnan(scores).any():
+            n_unknown = int(np.isnan(scores).sum())
+            message = f"{n_unknown} of {len(scores)} settings have no score: in some fold the metric is NaN, or there is no"
+            warn(f"{message} round")
         signed = np.where(np.isnan(scores), np.inf, -scores if maximize else scores)
         return cls(
             metric=held,
@@ -106,6 +112,7 @@ class Sweep:
 
     def hyper_of(self, setting: int) -> Hyper:
         """Return the numbers of a setting."""
+        setting = self._known(setting)
         numbers = {one.name: getattr(self.hyper, one.name)[setting] for one in dataclasses.fields(Hyper)}
         return Hyper(**numbers)
 
@@ -124,8 +131,18 @@ class Sweep:
         Ensemble, History
             As `jboost.fit` returns them.
         """
-        chosen = self.best if setting is None else range(len(self.score))[setting]
+        chosen = self.best if setting is None else self._known(setting)
+        if np.isnan(self.score[chosen]) and self.metric.shape[2]:
+            raise ValueError(
+                f"setting {chosen} has no score, and so no best number of rounds: see Sweep.metric"
+            )
         return self._fit(chosen, int(self.best_round[chosen]) + 1, changes)
+
+    def _known(self, setting: int) -> int:
+        n_settings = len(self.score)
+        if not -n_settings <= setting < n_settings:
+            raise ValueError(f"setting must be below {n_settings}, the number of settings, got {setting}")
+        return setting % n_settings
 
     def varied(self) -> list[str]:
         """Name the numbers that differ between settings."""
@@ -176,5 +193,5 @@ def _judge(metric: Float[np.ndarray, "c t"], maximize: bool) -> tuple[int, float
     mean = np.where(made, np.nan_to_num(metric).mean(axis=0), -np.inf if maximize else np.inf)
     best = int(np.argmax(mean) if maximize else np.argmin(mean))
     n_folds = len(metric)
-    error = metric[:, best].std(ddof=1) / np.sqrt(n_folds) if n_folds > 1 else np.nan
+    error = metric[:, best].std(ddof=1, dtype=np.float64) / np.sqrt(n_folds) if n_folds > 1 else np.nan
     return best, mean[best], error

@@ -8,12 +8,14 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from tqdm.auto import tqdm
 
 from jboost._model.ensemble import Ensemble
 from jboost._objective.damping import is_told_by_rows
+from jboost._objective.loss import as_loss
 from jboost._runtime.arguments import as_group_ids, as_key, check_weight
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced, kept_concrete
@@ -21,9 +23,10 @@ from jboost._sampling import draws_any
 from jboost._spec import Hyper, Spec, check_hypers
 from jboost.boosting.fitting import fit
 from jboost.boosting.loop import init
-from jboost.boosting.preparing import bin_for
+from jboost.boosting.preparing import bin_for, check_domain
 from jboost.boosting.rounds import Problem
 from jboost.boosting.stopping import History
+from jboost.boosting.trials import try_metric
 from jboost.metrics import Metric
 from jboost.metrics.metric import as_metric
 from jboost.tuning.batches import Done, Member, run_all
@@ -38,9 +41,9 @@ QUIET_SECONDS = 2.0  # a sweep shorter than this shows no progress bar unless as
 
 
 class Plan(NamedTuple):
-    """Which rows a fold trains on, and which it holds out."""
+    """What the weights of the rows are multiplied by where a fold trains, and which rows it holds out."""
 
-    trained: Bool[np.ndarray, " n"]
+    times: Float[np.ndarray, " n"]
     held: Bool[np.ndarray, " n"]
 
 
@@ -56,7 +59,11 @@ class Members(NamedTuple):
 
     def fold(self, plan: int, size: int) -> Fold:
         """Return what the fits of a plan start from, with so many rows watched."""
-        return make_fold(self.problem, self.bins, *self.plans[plan], size, self.base_score)
+        found = make_fold(self.problem, self.bins, *self.plans[plan], size, self.base_score)
+        metric, valid = self.problem.metric, found.problem.valid
+        if metric is not None and valid is not None:
+            check_domain(metric.check_target, valid, f"fold {plan}, for metric {metric.name}")
+        return found
 
     def make(self, fold: Fold, setting: int) -> Member:
         """Return the fit of a setting."""
@@ -98,8 +105,9 @@ def sweep(
     spec : Spec
         Shapes and choices, the same for all. `n_estimators` rounds at most; `n_iter_no_change` ends a member sooner.
     folds : int, bool [c n] or None
-        So many folds of rows, drawn at random (of whole groups where `groups` are given; the same in every call), or a
-        mask of the rows that each of c folds holds out. None holds out nothing: there is then no metric.
+        So many folds of rows, drawn at random (of whole groups where `groups` are given; the same in every call, and
+        whatever y is), or a mask of the rows that each of c folds holds out, each row in one fold at most. None holds
+        out nothing: the training loss is judged.
     keys : JAX key, or keys [s], optional
         For sampling: one for all, or one for each setting. `jax.random.key(0)` by default.
     sample_weight, metric, groups, offset, sampler, base_score, feature_weights
@@ -130,7 +138,9 @@ def sweep(
     ((2, 3, 20), 0.3)
     >>> model, _ = found.fit()
     """
-    if is_traced(data, y, hyper, folds, keys, sample_weight):
+    if is_traced(
+        data, y, hyper, folds, keys, sample_weight, offset, base_score, feature_weights, as_loss(loss)
+    ):
         raise TypeError(
             "sweep must be called outside of jit, vmap and grad: inside use jax.vmap over jboost.fit"
         )
@@ -150,13 +160,15 @@ def sweep(
         key_of = _keys(keys, len(settings))
         options |= {"sample_weight": sample_weight, "groups": groups, "base_score": base_score}
         problem = prepared(loss, binned, y, spec, settings, **options)
+        if metric is not None and not mask.any():
+            raise ValueError("folds must be given with a metric, which is that of the rows held out")
         watched = _watched(metric, problem) if mask.any() else None
         problem = dataclasses.replace(problem, metric=watched)
-        plans = [Plan(~held, held) for held in mask]
+        plans = [Plan((~held).astype(float), held) for held in mask]
         members = Members(problem, np.asarray(binned.bins), plans, settings, key_of, base_score)
         found = run_members(members, memory, verbose)
     again = partial(_fit_again, loss, binned, y, settings, spec, key_of, options)
-    return Sweep.of(found, settings, spec, watched, again)
+    return Sweep.of(found, settings, spec, watched, bool(mask.any()), again)
 
 
 def prepared(loss: Any, data: Any, y: Any, spec: Spec, settings: list[Hyper], **options: Any) -> Problem:
@@ -170,8 +182,9 @@ def prepared(loss: Any, data: Any, y: Any, spec: Spec, settings: list[Hyper], **
 
 def _keys(keys: Any, n_settings: int) -> list[Any]:
     """Return the key of each setting."""
-    if keys is None or (
-        hasattr(keys, "ndim") and keys.ndim == np.ndim(jax.random.key_data(as_key(None))) - 1
+    if not isinstance(keys, jax.Array | list | tuple) or (
+        isinstance(keys, jax.Array)
+        and keys.ndim == (0 if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) else 1)
     ):
         return [as_key(keys)] * n_settings
     found = [as_key(key) for key in keys]
@@ -189,6 +202,7 @@ def _watched(metric: Any, problem: Problem) -> Metric | None:
     chosen = as_metric(metric).of_scores(problem.loss.inverse_link, problem.loss.n_outputs)
     if chosen.on_host:
         raise ValueError("metric must be in JAX operations in a sweep, got one with on_host=True")
+    try_metric(chosen, problem.train, problem.loss.n_outputs)
     return chosen
 
 
@@ -252,5 +266,13 @@ def _fit_again(
 ) -> tuple[Ensemble, History]:
     """Fit the model of a setting on all rows."""
     spec = dataclasses.replace(spec, n_estimators=n_rounds, n_iter_no_change=None)
-    given = {"spec": spec, "hyper": settings[setting], "key": keys[setting], **options, **changes}
-    return fit(loss, data, y, **given)
+    given = {
+        "loss": loss,
+        "data": data,
+        "y": y,
+        "spec": spec,
+        "hyper": settings[setting],
+        "key": keys[setting],
+    }
+    given |= options | changes
+    return fit(given.pop("loss"), given.pop("data"), given.pop("y"), **given)
