@@ -105,7 +105,7 @@ def _xgboost_start(booster: Any, case: Case) -> float:
 
 
 def _of_lightgbm(case: Case) -> Any:
-    import lightgbm
+    import lightgbm  # pyright: ignore[reportMissingImports]
 
     given: dict[str, Any] = {
         "max_depth": 6,

@@ -156,7 +156,7 @@ def test_a_normal_has_the_mean_and_the_log_deviation(scale, shift):
     np.testing.assert_allclose(found[1], np.log(deviation), atol=1e-5)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3, 1e6, 1e9])
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1.0, 1e3, 1e6, 1e9, 1e15])
 def test_a_normal_of_a_real_target(regression_data, scale):
     y = np.resize(regression_data.y, N)
     found = solve(NORMAL, jnp.asarray(y * scale, jnp.float32), ones())

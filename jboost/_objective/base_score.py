@@ -16,7 +16,7 @@ from jboost._objective.rows import Rows, per_row
 from jboost._runtime.closures import with_explicit_closure
 from jboost._runtime.typing import FIXED_POINT_BITS, Reduce, varying_alike
 
-MAX_ITERATIONS = 100
+MAX_ITERATIONS = 300
 CLEARLY_FLATTER = 0.9
 HARDLY_HIGHER = 0.01  # of a mean loss: so much may it rise where the slope falls
 HOPELESS_DAMPING = 1e6

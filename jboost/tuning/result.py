@@ -83,8 +83,8 @@ class Sweep:
         scores = np.array(scores)
         if spec.n_estimators and np.isnan(scores).any():
             n_unknown = int(np.isnan(scores).sum())
-            message = f"{n_unknown} of {len(scores)} settings have no score: in some fold the metric is NaN, or there is no"
-            warn(f"{message} round")
+            of_all = f"{n_unknown} of {len(scores)} settings have no score"
+            warn(f"{of_all}: in some fold the metric is NaN, or there is no round")
         signed = np.where(np.isnan(scores), np.inf, -scores if maximize else scores)
         return cls(
             metric=held,
