@@ -89,6 +89,11 @@ class Spec:
         return self.grow_policy == "symmetric"
 
     @property
+    def form(self) -> tuple[int, str, str]:
+        """What the trees of a model have in common, as they lie in one array: depth, policy and outputs."""
+        return self.max_depth, self.grow_policy, self.multi_output
+
+    @property
     def n_splits(self) -> int:
         """Split slots of a tree."""
         return self.max_depth if self.symmetric else 2**self.max_depth - 1
@@ -211,13 +216,13 @@ def check_hyper(hyper: Hyper) -> Hyper:
 
 def check_hypers(hyper: Hyper) -> list[Hyper]:
     """Return the settings of a `Hyper` whose fields are numbers or arrays [s] of one length."""
-    found = {name: _check_numbers(name, value) for name, value in _numbers_of(hyper).items()}
-    sizes = {name: array.size for name, array in found.items() if array.ndim}
+    found = Hyper(**{name: _check_numbers(name, value) for name, value in _numbers_of(hyper).items()})
+    sizes = {name: array.size for name, array in vars(found).items() if array.ndim}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"hyper must have arrays of one length, a value for each setting, got {sizes}")
     n_settings = max(sizes.values(), default=1)
-    columns = {name: np.broadcast_to(array, (n_settings,)) for name, array in found.items()}
-    return [Hyper(**{name: column[i] for name, column in columns.items()}) for i in range(n_settings)]
+    every = jax.tree.map(lambda array: np.broadcast_to(array, (n_settings,)), found)
+    return [jax.tree.map(lambda array, i=i: array[i], every) for i in range(n_settings)]
 
 
 def _numbers_of(hyper: Any) -> dict[str, Any]:

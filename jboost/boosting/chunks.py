@@ -25,7 +25,7 @@ from jboost._sampling import draws_any
 from jboost._tree import Tree
 from jboost.boosting.callbacks import Callback, Progress, call_all
 from jboost.boosting.diagnosing import warn_of_derivatives
-from jboost.boosting.rounds import Problem, Round, State, is_finished, train_loss, try_step
+from jboost.boosting.rounds import Problem, Round, State, is_finished, train_loss, try_step, unknown_one
 from jboost.boosting.stopping import history_of, losses_after
 
 CAPACITY = 64  # rounds that one call can return
@@ -70,9 +70,7 @@ def drive(
     done, size, most, loss = 0, 1, _capacity(problem, state), jnp.nan
     to_beat, start = state.best_metric, time.perf_counter()
     memory_counts = _is_large(problem)
-    hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal
-    delay = QUIET_SECONDS if verbose is None else 0.0
-    with tqdm(total=wanted, desc="boosting", unit="round", disable=hidden, delay=delay) as bar:
+    with progress_bar(wanted, "boosting", verbose) as bar:
         try:
             if wanted and memory_counts:
                 _compile_in_little_memory(problem, state)
@@ -110,6 +108,13 @@ def drive(
         finally:
             library.release_scratch()
     return _joined(chunks), loss
+
+
+def progress_bar(n_rounds: int, name: str, verbose: bool | None) -> Any:
+    """Make a bar of rounds: shown always, never, or (None) on a terminal if it takes long."""
+    hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal
+    delay = QUIET_SECONDS if verbose is None else 0.0
+    return tqdm(total=n_rounds, desc=name, unit="round", disable=hidden, delay=delay)
 
 
 def _compile_in_little_memory(problem: Problem, state: State) -> None:
@@ -190,11 +195,11 @@ def _rounds(
 
 
 def _tied_to(n_rounds: Array, problem: Problem) -> Problem:
-    """Return the problem with its numbers times a 1 that the compiler cannot know, which rounds nothing.
+    """Return the problem with its numbers times 1.
 
     What follows from them alone would be computed before the loop, and each result takes a kernel of its own.
     """
-    one = 1 + jnp.minimum(n_rounds, 0)
+    one = unknown_one(n_rounds)
     hyper, units = jax.tree.map(lambda x: x * one.astype(x.dtype), (problem.hyper, problem.units))
     return dataclasses.replace(problem, hyper=hyper, units=units)
 

@@ -302,7 +302,7 @@ def check_continues(model: Ensemble, problem: Problem) -> None:
         raise ValueError("init_model must come from a loss with the same inverse link")
     spec = problem.spec
     found = form_of_trees(model)
-    if found != (spec.max_depth, spec.grow_policy, spec.multi_output):
+    if found != spec.form:
         raise ValueError(
             f"init_model must have the max_depth={spec.max_depth}, grow_policy={spec.grow_policy!r} and "
             f"multi_output={spec.multi_output!r} of spec, since all trees of a model lie in one array, got "

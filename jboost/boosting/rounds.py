@@ -298,10 +298,15 @@ def _as_stored(values: Float[Array, "..."], count: Int[Array, ""]) -> Float[Arra
     """Return the values as they are, rounded: XLA would fuse their last product with the sum they go into.
 
     Scores are then those that the stored values give to others, and a fit goes on as if it had not been interrupted.
-    It is a product with 1, whose fusion with the sum rounds nothing twice; the compiler cannot know that it is 1 for
-    every count. A `custom_jvp` would lose its second derivative inside of a scan.
+    It is a product with 1, whose fusion with the sum rounds nothing twice. A `custom_jvp` would lose its second
+    derivative inside of a scan.
     """
-    return values * (1 + jnp.minimum(count, 0)).astype(values.dtype)
+    return values * unknown_one(count).astype(values.dtype)
+
+
+def unknown_one(count: Int[Array, ""]) -> Int[Array, ""]:
+    """Return 1 for any count of rounds, which a compiler cannot know: a product with it rounds nothing."""
+    return 1 + jnp.minimum(count, 0)
 
 
 def _validate(

@@ -28,7 +28,7 @@ from jboost.sklearn.watched import mean_loss_of
 from jboost.tuning.averaging import averaged, chosen_greedily
 from jboost.tuning.batches import Done
 from jboost.tuning.folds import check_whole_groups
-from jboost.tuning.sweeping import MEMORY, Members, Plan, prepared, run_members
+from jboost.tuning.sweeping import MEMORY, Members, Plan, check_memory, prepared, run_members
 
 NUMBERS = [one.name for one in dataclasses.fields(Hyper) if one.name != "tol"]
 CHOICES = [one.name for one in dataclasses.fields(Spec) if one.name != "n_iter_no_change"]
@@ -160,23 +160,20 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
-        settings = self._settings()
-        estimator = self._estimator(settings)
+        settings, estimator, memory = self._settings(), self._estimator(), check_memory(self.memory)
+        asked = [_with(estimator, setting) for setting in settings]
+        specs, hypers = [one._spec(False) for one in asked], [one._hyper() for one in asked]
         given = GivenRows("", X, y, sample_weight, offset, groups)
         with at_most(n_threads(estimator.n_jobs)):
             rows, _ = estimator._training_rows(given, None, False, None)
             plans = self._plans(estimator, rows, given)
             self.scorer_ = self._scorer(estimator, rows.y)
-            held = self._scores(estimator, rows, settings, plans)
-        table = np.array(
-            [
-                [self._judge(estimator, held, rows.y, s, c) for c in range(len(plans))]
-                for s in range(len(settings))
-            ]
+            held = self._scores(estimator, rows, specs, hypers, plans, memory)
+        self._remember(
+            settings, np.array([self._values(estimator, scores, held, rows.y) for scores in held.scores])
         )
-        self._remember(settings, table)
         if self.ensemble > 1:
-            self.ensemble_weights_ = self._weights(estimator, held, rows.y)
+            self.ensemble_weights_ = self._weights(estimator, specs, held, rows.y)
         if self.refit:
             started = time.perf_counter()
             self._refit(given)
@@ -210,7 +207,7 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
             )
         return found
 
-    def _estimator(self, settings: list[dict[str, Any]]) -> Boosting:
+    def _estimator(self) -> Boosting:
         if not isinstance(self.estimator, Boosting):
             raise TypeError(
                 f"estimator must be a JBoostClassifier or a JBoostRegressor, got {type(self.estimator).__name__}"
@@ -220,10 +217,6 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
                 "estimator must not have early_stopping=True, which holds out rows of each fit: search n_estimators, "
                 "or use jboost.sweep, which stops by the rows held out"
             )
-        for setting in settings:  # all are looked at before anything is compiled
-            one = _with(self.estimator, setting)
-            one._spec(False)
-            one._hyper()
         return _with(self.estimator, {})
 
     def _plans(self, estimator: Boosting, rows: BinnedRows, given: GivenRows) -> list[Plan]:
@@ -272,40 +265,38 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         return Plan(times * _balanced(estimator, rows, times), held)
 
     def _scores(
-        self, estimator: Boosting, rows: BinnedRows, settings: list[dict[str, Any]], plans: list[Plan]
+        self,
+        estimator: Boosting,
+        rows: BinnedRows,
+        specs: list[Spec],
+        hypers: list[Hyper],
+        plans: list[Plan],
+        memory: int,
     ) -> Held:
         """Run the settings, one program for each choice among them."""
-        by_choice: dict[Spec, list[int]] = {}
-        made = [_with(estimator, setting) for setting in settings]
-        for number, one in enumerate(made):
-            by_choice.setdefault(one._spec(False), []).append(number)
+        verbose = None if self.verbose is None else bool(self.verbose)
         found: dict[int, list[Done]] = {}
-        for spec, numbers in by_choice.items():
-            done = self._run(estimator, rows, spec, [made[i]._hyper() for i in numbers], plans)
-            found |= dict(zip(numbers, done, strict=True))
+        for spec in dict.fromkeys(specs):
+            numbers = [i for i, one in enumerate(specs) if one == spec]
+            members = self._members(estimator, rows, spec, [hypers[i] for i in numbers], plans)
+            found |= dict(zip(numbers, run_members(members, memory, verbose, keeps_scores=True), strict=True))
         places = [np.flatnonzero(plan.held) for plan in plans]
-        scores = [
-            [
-                np.asarray(one.held_score, np.float64)[: place.size]
-                for one, place in zip(found[s], places, strict=True)
-            ]
-            for s in range(len(settings))
-        ]
-        return Held(scores, places)
 
-    def _run(
+        def scores(setting: int) -> list[np.ndarray]:
+            pairs = zip(found[setting], places, strict=True)
+            return [np.asarray(one.held_score, np.float64)[: place.size] for one, place in pairs]
+
+        return Held([scores(i) for i in range(len(specs))], places)
+
+    def _members(
         self, estimator: Boosting, rows: BinnedRows, spec: Spec, settings: list[Hyper], plans: list[Plan]
-    ) -> list[list[Done]]:
-        key = key_of(draw_seed(estimator.random_state))
+    ) -> Members:
+        keys = [key_of(draw_seed(estimator.random_state))] * len(settings)
         problem = prepared(
             estimator._loss(), rows.data, rows.y, spec, settings, sample_weight=rows.weight, groups=rows.groups,
             offset=rows.offset, sampler=estimator.sampler, base_score=estimator.base_score,
         )  # fmt: skip
-        members = Members(
-            problem, np.asarray(rows.data.bins), plans, settings, [key] * len(settings), estimator.base_score
-        )
-        verbose = None if self.verbose is None else bool(self.verbose)
-        return run_members(members, self.memory, verbose, keeps_scores=True)
+        return Members(problem, np.asarray(rows.data.bins), plans, settings, keys, estimator.base_score)
 
     # ------------------------------------------------------------ how good it is
 
@@ -327,8 +318,10 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError("scoring must be given for a GroupLoss whose scores are no predictions of y")
         return None
 
-    def _judge(self, estimator: Boosting, held: Held, target: Any, setting: int, fold: int) -> float:
-        return self._value(estimator, held.scores[setting][fold], target, held.rows[fold])
+    def _values(self, estimator: Boosting, scores: list[np.ndarray], held: Held, target: Any) -> list[float]:
+        """Return what the scores of the rows held out are worth, by fold."""
+        pairs = zip(scores, held.rows, strict=True)
+        return [self._value(estimator, score, target, rows) for score, rows in pairs]
 
     def _value(self, estimator: Boosting, score: np.ndarray, target: Any, rows: np.ndarray) -> float:
         loss, y = estimator._loss(), take_rows(target, rows)
@@ -372,29 +365,21 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.ensemble_weights_ = np.zeros(len(settings))
         self.ensemble_weights_[self.best_index_] = 1.0
 
-    def _weights(self, estimator: Boosting, held: Held, target: Any) -> Float[np.ndarray, " s"]:
+    def _weights(
+        self, estimator: Boosting, specs: list[Spec], held: Held, target: Any
+    ) -> Float[np.ndarray, " s"]:
         """Choose the parts of the settings whose models can be one: those with trees like the best one's."""
-        settings, mean = self.cv_results_["params"], self.cv_results_["mean_test_score"]
-        forms = [_form(_with(estimator, setting)) for setting in settings]
-        alike = [i for i in np.argsort(-mean, kind="stable") if forms[i] == forms[self.best_index_]][
-            :MOST_IN_ENSEMBLE
-        ]
+        order = np.argsort(-self.cv_results_["mean_test_score"], kind="stable")
+        alike = [i for i in order if specs[i].form == specs[self.best_index_].form][:MOST_IN_ENSEMBLE]
 
         def judge(parts: Float[np.ndarray, " m"]) -> float:
-            used = [(alike[j], part) for j, part in enumerate(parts) if part]
+            used = [(held.scores[alike[j]], part) for j, part in enumerate(parts) if part]
             means = [
-                np.sum([part * held.scores[s][c] for s, part in used], axis=0) for c in range(len(held.rows))
+                np.sum([part * scores[c] for scores, part in used], axis=0) for c in range(len(held.rows))
             ]
-            return float(
-                np.mean(
-                    [
-                        self._value(estimator, one, target, rows)
-                        for one, rows in zip(means, held.rows, strict=True)
-                    ]
-                )
-            )
+            return float(np.mean(self._values(estimator, means, held, target)))
 
-        weights = np.zeros(len(settings))
+        weights = np.zeros(len(specs))
         weights[alike] = chosen_greedily(len(alike), self.ensemble, judge)
         return weights
 
@@ -478,7 +463,3 @@ def _with(estimator: Any, setting: dict[str, Any]) -> Any:
     """Return an unfitted copy of an estimator with these parameters."""
     copy: Any = clone(estimator)
     return copy.set_params(**setting)
-
-
-def _form(estimator: Boosting) -> tuple[Any, ...]:
-    return estimator.max_depth, estimator.grow_policy, estimator.multi_output

@@ -49,11 +49,11 @@ def start_from(init_model: Any) -> Start:
 def rounds_to_go(spec: Spec, model: Ensemble, n_run: int) -> Spec:
     """Leave those of a warm start out; raise where it cannot go on."""
     form = form_of_trees(model)
-    if form != (spec.max_depth, spec.grow_policy, spec.multi_output):
+    if form != spec.form:
         raise ValueError(
             "max_depth, grow_policy and multi_output must stay {}, {!r} and {!r} in a warm start, since all trees of a "
             "model lie in one array, got {}, {!r} and {!r}; fit anew with warm_start=False".format(
-                *form, spec.max_depth, spec.grow_policy, spec.multi_output
+                *form, *spec.form
             )
         )
     if spec.n_estimators < n_run:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -93,12 +94,7 @@ class Sweep:
             best_round=np.array(rounds),
             score=scores,
             standard_error=np.array(errors),
-            hyper=Hyper(
-                **{
-                    one.name: np.array([getattr(each, one.name) for each in settings])
-                    for one in dataclasses.fields(Hyper)
-                }
-            ),
+            hyper=jax.tree.map(lambda *numbers: np.array(numbers), *settings),
             best=int(np.argmin(signed)),
             maximize=maximize,
             name="mean loss" if metric is None else metric.name or "metric",
@@ -113,8 +109,7 @@ class Sweep:
     def hyper_of(self, setting: int) -> Hyper:
         """Return the numbers of a setting."""
         setting = self._known(setting)
-        numbers = {one.name: getattr(self.hyper, one.name)[setting] for one in dataclasses.fields(Hyper)}
-        return Hyper(**numbers)
+        return jax.tree.map(lambda numbers: numbers[setting], self.hyper)
 
     def fit(self, setting: int | None = None, **changes: Any) -> tuple[Ensemble, History]:
         """Fit a setting, the best one by default, on all rows, for as many rounds as its folds found best.
@@ -146,8 +141,7 @@ class Sweep:
 
     def varied(self) -> list[str]:
         """Name the numbers that differ between settings."""
-        named = {one.name: getattr(self.hyper, one.name) for one in dataclasses.fields(Hyper)}
-        return [name for name, values in named.items() if (values != values[0]).any()]
+        return [name for name, values in vars(self.hyper).items() if (values != values[0]).any()]
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the metric by round, the mean of the folds and their standard error, of the best settings.

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
-from tqdm.auto import tqdm
 
 from jboost._model.ensemble import Ensemble
 from jboost._objective.damping import is_told_by_rows
@@ -21,6 +20,7 @@ from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced, kept_concrete
 from jboost._sampling import draws_any
 from jboost._spec import Hyper, Spec, check_hypers
+from jboost.boosting.chunks import progress_bar
 from jboost.boosting.fitting import fit
 from jboost.boosting.loop import init
 from jboost.boosting.preparing import bin_for, check_domain
@@ -37,7 +37,6 @@ from jboost.tuning.result import Sweep
 MEMORY = 2**30  # bytes that the members that run at a time may take
 ARRAYS = 12  # of one number for each row and output that a member has at a time, about
 MOST_MEMBERS = 64  # at a time
-QUIET_SECONDS = 2.0  # a sweep shorter than this shows no progress bar unless asked to
 
 
 class Plan(NamedTuple):
@@ -144,31 +143,32 @@ def sweep(
         raise TypeError(
             "sweep must be called outside of jit, vmap and grad: inside use jax.vmap over jboost.fit"
         )
-    settings, options = (
-        check_hypers(hyper),
-        {"offset": offset, "sampler": sampler, "feature_weights": feature_weights},
-    )
+    settings, memory = check_hypers(hyper), check_memory(memory)
     if not isinstance(spec, Spec):
         raise TypeError(f"spec must be a jboost.Spec, got {type(spec).__name__}")
+    options = {
+        "sample_weight": sample_weight, "groups": groups, "offset": offset, "sampler": sampler,
+        "base_score": base_score, "feature_weights": feature_weights,
+    }  # fmt: skip
     with kept_concrete():
         binned = bin_for(data, sample_weight, None, False)
         n = binned.bins.shape[1]
         weight = check_weight(sample_weight, n, "sample_weight")
         mask = held_out(folds, weight, None if groups is None else as_group_ids(groups, n, "groups"))
-        if spec.n_iter_no_change is not None and not mask.any():
+        holds_out = bool(mask.any())
+        if spec.n_iter_no_change is not None and not holds_out:
             raise ValueError("folds must be given when spec.n_iter_no_change asks for early stopping")
-        key_of = _keys(keys, len(settings))
-        options |= {"sample_weight": sample_weight, "groups": groups, "base_score": base_score}
-        problem = prepared(loss, binned, y, spec, settings, **options)
-        if metric is not None and not mask.any():
+        if metric is not None and not holds_out:
             raise ValueError("folds must be given with a metric, which is that of the rows held out")
-        watched = _watched(metric, problem) if mask.any() else None
+        key_of = _keys(keys, len(settings))
+        problem = prepared(loss, binned, y, spec, settings, **options)
+        watched = _watched(metric, problem)
         problem = dataclasses.replace(problem, metric=watched)
         plans = [Plan((~held).astype(float), held) for held in mask]
         members = Members(problem, np.asarray(binned.bins), plans, settings, key_of, base_score)
         found = run_members(members, memory, verbose)
     again = partial(_fit_again, loss, binned, y, settings, spec, key_of, options)
-    return Sweep.of(found, settings, spec, watched, bool(mask.any()), again)
+    return Sweep.of(found, settings, spec, watched, holds_out, again)
 
 
 def prepared(loss: Any, data: Any, y: Any, spec: Spec, settings: list[Hyper], **options: Any) -> Problem:
@@ -182,10 +182,11 @@ def prepared(loss: Any, data: Any, y: Any, spec: Spec, settings: list[Hyper], **
 
 def _keys(keys: Any, n_settings: int) -> list[Any]:
     """Return the key of each setting."""
-    if not isinstance(keys, jax.Array | list | tuple) or (
-        isinstance(keys, jax.Array)
-        and keys.ndim == (0 if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) else 1)
-    ):
+    if isinstance(keys, jax.Array):
+        is_one = keys.ndim == (0 if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key) else 1)
+    else:
+        is_one = not isinstance(keys, list | tuple)
+    if is_one:
         return [as_key(keys)] * n_settings
     found = [as_key(key) for key in keys]
     if len(found) != n_settings:
@@ -219,9 +220,8 @@ def run_members(
     sizes = [int(plan.held.sum()) for plan in plans]
     sizes = [max(sizes)] * len(sizes) if pads else sizes
     found: dict[tuple[int, int], Done] = {}
-    hidden = None if verbose is None else not verbose
-    total, delay = n_settings * len(plans) * n_rounds, QUIET_SECONDS if verbose is None else 0.0
-    with tqdm(total=total, desc="sweep", unit="round", disable=hidden, delay=delay) as bar:
+    total = n_settings * len(plans) * n_rounds
+    with progress_bar(total, "sweep", verbose) as bar:
 
         def progress(rounds: int) -> None:
             bar.update(min(rounds, total - bar.n))
@@ -245,11 +245,15 @@ def run_members(
 
 def _width(problem: Problem, memory: int, n_members: int) -> int:
     """Return how many members run at a time."""
+    of_one = problem.train.weight.nbytes * (problem.loss.n_outputs or 1) * ARRAYS
+    return int(np.clip(memory // of_one, 1, min(n_members, MOST_MEMBERS)))
+
+
+def check_memory(memory: Any) -> int:
+    """Return a number of bytes; raise for anything else."""
     if isinstance(memory, bool) or not isinstance(memory, Integral) or memory < 1:
         raise ValueError(f"memory must be a positive number of bytes, got {memory!r}")
-    weight = problem.train.weight
-    of_one = weight.nbytes * (problem.loss.n_outputs or 1) * ARRAYS
-    return int(np.clip(int(memory) // of_one, 1, min(n_members, MOST_MEMBERS)))
+    return int(memory)
 
 
 def _fit_again(
