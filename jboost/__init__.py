@@ -1,5 +1,6 @@
 """Gradient-boosted trees as one compiled JAX program: any loss, on CPU, GPU or TPU."""
 
+import importlib
 import typing
 
 from jboost._runtime.garbage import uncollected as _uncollected
@@ -23,6 +24,7 @@ with _uncollected(lasting=True):
     from jboost.tuning import Sweep, sweep
 
 if typing.TYPE_CHECKING:
+    from jboost import differentiable, distributions
     from jboost.sklearn import JBoostClassifier, JBoostRegressor, JBoostSearchCV
 
 __all__ = [
@@ -50,6 +52,8 @@ __all__ = [
     "bin_features",
     "boosting",
     "concatenate",
+    "differentiable",
+    "distributions",
     "fit",
     "load",
     "losses",
@@ -69,6 +73,8 @@ def __getattr__(name: str) -> typing.Any:
         from jboost import sklearn
 
         return getattr(sklearn, name)
+    if name in ("differentiable", "distributions"):
+        return importlib.import_module(f"jboost.{name}")
     if name == "__version__":
         from jboost.io.archive import library_version
 
