@@ -15,6 +15,7 @@ from jboost._fixed_point import total
 from jboost._objective.derivatives import NOISE, NUDGE, ROUNDING, Expansion, value_by_row
 from jboost._objective.leaf_rules import Newton
 from jboost._objective.leaves import Leaves
+from jboost._runtime.checkpointing import kept
 from jboost._runtime.closures import with_explicit_closure
 from jboost._runtime.typing import over_devices
 from jboost._tree import take_leaves
@@ -58,7 +59,7 @@ def shortened(step: Step) -> Float[Array, "leaves k"]:
         return jnp.where(factor < SHORTEST, 0, factor), jnp.any(rises)
 
     start = whole, jax.lax.stop_gradient(may_rise(step))
-    factor, _ = jax.lax.while_loop(lambda state: state[1], halve, start)
+    factor, _ = kept(jax.lax.while_loop(lambda state: state[1], halve, start))
     return jnp.where(jnp.isfinite(step.leaf_value), step.leaf_value, 0) * factor
 
 

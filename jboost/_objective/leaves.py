@@ -14,6 +14,7 @@ from jboost._fixed_point import Scale, find_scale, sum_by_group
 from jboost._objective.derivatives import Expansion, derivatives_by_row
 from jboost._objective.rows import Rows, gathered
 from jboost._objective.units import Units
+from jboost._runtime.checkpointing import kept
 from jboost._runtime.dividing import all_rows
 from jboost._runtime.typing import Reduce
 from jboost._spec import Hyper
@@ -178,10 +179,10 @@ class Leaves:
         """
         n, k, c = values.shape
         if self.leaf.ndim == 1:
-            flat = sum_by_group(values.reshape(n, k * c), self.leaf, self.n_leaves, self.reduce, scale)
+            flat = kept(sum_by_group(values.reshape(n, k * c), self.leaf, self.n_leaves, self.reduce, scale))
             return flat.reshape(self.n_leaves, k, c)
 
         def of_output(values: Float[Array, "n c"], leaf: Int[Array, " n"], scale: Scale | None) -> Array:
             return sum_by_group(values, leaf, self.n_leaves, self.reduce, jax.tree.map(jnp.atleast_1d, scale))
 
-        return jax.vmap(of_output, (1, 1, 0), 1)(values, self.leaf, scale)
+        return kept(jax.vmap(of_output, (1, 1, 0), 1)(values, self.leaf, scale))

@@ -34,14 +34,13 @@ TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves ro
 
 
 def find_start(
-    problem: Problem, given: Any, traced: bool, compiling: Callable[[], None]
+    problem: Problem, given: Array | None, traced: bool, compiling: Callable[[], None]
 ) -> tuple[Float[Array, " k"], Units]:
     """Find the base score, unless it is given, and the units there; look at the derivatives where they are concrete.
 
     `compiling` is called before anything is compiled for that.
     """
     loss, rows = problem.loss, problem.train
-    given = None if given is None else _check_base_score(given, loss.n_outputs or 1)
     arguments = loss, rows, given, problem.spec.penalties == "relative"
     with explained(loss):
         if traced:
@@ -77,7 +76,8 @@ def _base_score(loss: Any, rows: Rows) -> Float[Array, " k"]:
     return loss.leaf.base_score(loss, rows, None)
 
 
-def _check_base_score(given: Any, k: int) -> Float[Array, " k"]:
+def as_base_score(given: Any, k: int) -> Float[Array, " k"]:
+    """Return the score to start from, of each output; raise unless it is finite."""
     array = given if is_traced(given) else np.asarray(given)
     if not (jnp.issubdtype(array.dtype, jnp.integer) or jnp.issubdtype(array.dtype, jnp.floating)):
         raise TypeError(f"base_score must be a number, or one for each output, got {given!r}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from jboost._model.ensemble import Ensemble
 from jboost._objective.loss import as_loss
@@ -18,8 +19,9 @@ from jboost._runtime.arguments import as_key, as_target
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import as_array, is_traced, kept_concrete
 from jboost._spec import Hyper, Spec, check_hyper
+from jboost._tree.columns import Bins
 from jboost.boosting import rounds as _rounds
-from jboost.boosting.diagnosing import adapted_at, find_start
+from jboost.boosting.diagnosing import adapted_at, as_base_score, find_start
 from jboost.boosting.on_host import check_not_traced
 from jboost.boosting.preparing import (
     OF_TRAINING,
@@ -38,7 +40,40 @@ from jboost.boosting.trials import check_sampler, try_functions
 Prepared = tuple[Problem, State, Ensemble | None]
 
 
+class Posed(NamedTuple):
+    """A fit whose arguments have been checked and put together, before it is known where it starts."""
+
+    problem: Problem
+    n_rows: int  # as they were given: the others are padding
+    key: Array
+    init_model: Ensemble | None
+    bins: Bins | None  # of the rows as they were given, for the scores of `init_model`
+    base_score: Float[Array, " k"] | None
+    traced: bool
+
+
 def prepare(
+    loss: Any,
+    data: Any,
+    y: Any,
+    *,
+    begin: Callable[[Problem, Callable[[], State]], None] | None = None,
+    **options: Any,
+) -> Prepared:
+    """Check what a fit is given, and find where it starts.
+
+    `begin(problem, start)` is called in between, where the base score must be compiled, with what makes a state like
+    that of the start: with a base score of 0.
+    """
+    posed = pose(loss, data, y, **options)
+    with contextlib.nullcontext() if posed.traced else kept_concrete():
+        problem, state = start(posed, begin)
+        if not posed.traced:
+            check_sampler(problem, state)
+    return problem, state, posed.init_model
+
+
+def pose(
     loss: Any,
     data: Any,
     y: Any,
@@ -55,13 +90,8 @@ def prepare(
     sampler: Any = None,
     base_score: Any = None,
     feature_weights: Any = None,
-    begin: Callable[[Problem, Callable[[], State]], None] | None = None,
-) -> Prepared:
-    """Check what a fit is given, and find where it starts.
-
-    `begin(problem, start)` is called in between, where the base score must be compiled, with what makes a state like
-    that of the start: with a base score of 0.
-    """
+) -> Posed:
+    """Check the arguments of a fit, and put them together."""
     loss, hyper, key = as_loss(loss), check_hyper(hyper), as_key(key)
     y = as_target(y, "y", loss.allow_nan)
     resolved = resolve(loss, y)
@@ -80,26 +110,32 @@ def prepare(
         try_functions(problem)
         feature_weight = as_feature_weight(feature_weights, problem)
         problem = dataclasses.replace(problem, edges=binned.edges, feature_weight=feature_weight)
-        zeros = as_array(np.zeros(problem.loss.n_outputs or 1, problem.train.weight.dtype))
-        problem = dataclasses.replace(problem, loss=adapted_at(problem, zeros, traced))
-        bins = None if init_model is None else binned.bins
-        del rows, binned  # bins that were laid out anew, unless somebody else holds them
-        n_before = 0 if init_model is None else init_model.n_trees
+        base = base_score if init_model is None else init_model.base
+        base = None if base is None else as_base_score(base, problem.loss.n_outputs or 1)
+    n_rows, bins = binned.bins.shape[1], None if init_model is None else binned.bins
+    return Posed(problem, n_rows, key, init_model, bins, base, traced)
 
-        def start(base: Any) -> State:
-            return _rounds.start(problem, key, *start_scores(problem, base, init_model, bins), n_before)
 
-        def compiling() -> None:
-            if begin is not None:
-                begin(problem, lambda: start(zeros))
+def start(
+    posed: Posed, begin: Callable[[Problem, Callable[[], State]], None] | None = None
+) -> tuple[Problem, State]:
+    """Find where a fit starts: its base score, its units and the scores there."""
+    problem, traced = posed.problem, posed.traced
+    zeros = as_array(np.zeros(problem.loss.n_outputs or 1, problem.train.weight.dtype))
+    problem = dataclasses.replace(problem, loss=adapted_at(problem, zeros, traced))
 
-        given_base = base_score if init_model is None else init_model.base
-        base, units = find_start(problem, given_base, traced, compiling)
-        loss = adapted_at(problem, base, traced)
-        problem, state = dataclasses.replace(problem, loss=loss, base=base, units=units), start(base)
-        if not traced:
-            check_sampler(problem, state)
-        return problem, state, init_model
+    def state_at(base: Any) -> State:
+        n_before = 0 if posed.init_model is None else posed.init_model.n_trees
+        scores = start_scores(problem, base, posed.init_model, posed.bins)
+        return _rounds.start(problem, posed.key, *scores, n_before)
+
+    def compiling() -> None:
+        if begin is not None:
+            begin(problem, lambda: state_at(zeros))
+
+    base, units = find_start(problem, posed.base_score, traced, compiling)
+    loss = adapted_at(problem, base, traced)
+    return dataclasses.replace(problem, loss=loss, base=base, units=units), state_at(base)
 
 
 @moves_arrays

@@ -24,6 +24,7 @@ from jboost._objective.derivatives import Expansion, derivatives_by_row, value_b
 from jboost._objective.leaves import Derivatives, Leaves, weighted_derivatives, with_cross
 from jboost._objective.rows import Rows
 from jboost._objective.units import Units
+from jboost._runtime.checkpointing import computed_again, kept
 from jboost._runtime.dividing import all_rows, own_rows
 from jboost._runtime.parametrised import Parametrised
 from jboost._runtime.typing import Layout, as_array, over_devices, pytree, static_field, zeros_varying_like
@@ -168,7 +169,7 @@ def try_step(problem: Problem, state: State) -> Tried:
     allowed = sample_columns(
         column_key, problem.usable, *shares, spec.max_depth, problem.feature_weight, problem.draws
     )
-    tree, leaf = _grow(problem, allowed, derivatives, weight > 0, column_key)
+    tree, leaf = kept(_grow(problem, allowed, derivatives, weight > 0, column_key))
     penalties = units.for_leaves(hyper)
     leaves = Leaves(
         loss, state.score, rows, weight, leaf, spec.n_leaves, penalties, derivatives, reduce, units
@@ -192,7 +193,12 @@ def _is_sound(derivatives: Derivatives) -> Bool[Array, ""]:
 def run(problem: Problem, state: State) -> tuple[State, Round]:
     """Repeat `step` for all rounds in one scan; rounds come back stacked."""
     problem = dataclasses.replace(problem, edges=None)
-    return jax.lax.scan(lambda state, _: step(problem, state), state, length=problem.spec.n_estimators)
+
+    @computed_again
+    def one(state: State, _: None) -> tuple[State, Round]:
+        return step(problem, state)
+
+    return jax.lax.scan(one, state, length=problem.spec.n_estimators)
 
 
 def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:

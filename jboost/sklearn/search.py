@@ -292,11 +292,11 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         self, estimator: Boosting, rows: BinnedRows, spec: Spec, settings: list[Hyper], plans: list[Plan]
     ) -> Members:
         keys = [key_of(draw_seed(estimator.random_state))] * len(settings)
-        problem = prepared(
+        problem, base = prepared(
             estimator._loss(), rows.data, rows.y, spec, settings, sample_weight=rows.weight, groups=rows.groups,
             offset=rows.offset, sampler=estimator.sampler, base_score=estimator.base_score,
         )  # fmt: skip
-        return Members(problem, np.asarray(rows.data.bins), plans, settings, keys, estimator.base_score)
+        return Members(problem, np.asarray(rows.data.bins), plans, settings, keys, base)
 
     # ------------------------------------------------------------ how good it is
 

@@ -22,11 +22,11 @@ from jboost._sampling import draws_any
 from jboost._spec import Hyper, Spec, check_hypers
 from jboost.boosting.chunks import progress_bar
 from jboost.boosting.fitting import fit
-from jboost.boosting.loop import init
+from jboost.boosting.loop import pose
 from jboost.boosting.preparing import bin_for, check_domain
 from jboost.boosting.rounds import Problem
 from jboost.boosting.stopping import History
-from jboost.boosting.trials import try_metric
+from jboost.boosting.trials import check_sampler, try_metric
 from jboost.metrics import Metric
 from jboost.metrics.metric import as_metric
 from jboost.tuning.batches import Done, Member, run_all
@@ -59,6 +59,7 @@ class Members(NamedTuple):
     def fold(self, plan: int, size: int) -> Fold:
         """Return what the fits of a plan start from, with so many rows watched."""
         found = make_fold(self.problem, self.bins, *self.plans[plan], size, self.base_score)
+        check_sampler(found.problem, state_of(found, self.keys[0]))
         metric, valid = self.problem.metric, found.problem.valid
         if metric is not None and valid is not None:
             check_domain(metric.check_target, valid, f"fold {plan}, for metric {metric.name}")
@@ -161,23 +162,28 @@ def sweep(
         if metric is not None and not holds_out:
             raise ValueError("folds must be given with a metric, which is that of the rows held out")
         key_of = _keys(keys, len(settings))
-        problem = prepared(loss, binned, y, spec, settings, **options)
+        problem, base = prepared(loss, binned, y, spec, settings, **options)
         watched = _watched(metric, problem)
         problem = dataclasses.replace(problem, metric=watched)
         plans = [Plan((~held).astype(float), held) for held in mask]
-        members = Members(problem, np.asarray(binned.bins), plans, settings, key_of, base_score)
+        members = Members(problem, np.asarray(binned.bins), plans, settings, key_of, base)
         found = run_members(members, memory, verbose)
     again = partial(_fit_again, loss, binned, y, settings, spec, key_of, options)
     return Sweep.of(found, settings, spec, watched, holds_out, again)
 
 
-def prepared(loss: Any, data: Any, y: Any, spec: Spec, settings: list[Hyper], **options: Any) -> Problem:
-    """Return the problem of all rows, for programs that do all that any of the settings asks for."""
+def prepared(
+    loss: Any, data: Any, y: Any, spec: Spec, settings: list[Hyper], **options: Any
+) -> tuple[Problem, Any]:
+    """Return the problem of all rows, for programs that do all that any of the settings asks for.
+
+    And the base score, if one is given.
+    """
     strictest = min(settings, key=lambda one: (float(one.colsample_bynode), float(one.subsample)))
     plain = dataclasses.replace(spec, n_iter_no_change=None)
-    problem, _ = init(loss, data, y, spec=plain, hyper=strictest, **options)
-    draws, shortens = any(map(draws_any, settings)), not is_told_by_rows(problem.loss)
-    return dataclasses.replace(problem, spec=spec, draws=draws, shortens=shortens)
+    posed = pose(loss, data, y, spec=plain, hyper=strictest, **options)
+    draws, shortens = any(map(draws_any, settings)), not is_told_by_rows(posed.problem.loss)
+    return dataclasses.replace(posed.problem, spec=spec, draws=draws, shortens=shortens), posed.base_score
 
 
 def _keys(keys: Any, n_settings: int) -> list[Any]:
