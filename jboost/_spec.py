@@ -20,6 +20,7 @@ GrowPolicy = Literal["symmetric", "depthwise"]
 MultiOutput = Literal["vector", "separate"]
 Penalties = Literal["relative", "absolute"]
 SplitHessian = Literal["diagonal", "full"]
+Sketch = Literal["projection", "top"]
 LARGEST = 2**31 - 1  # counts are int32
 MAX_DEPTH = 16  # a depthwise tree of this depth has 65,535 split slots
 
@@ -52,6 +53,13 @@ class Spec:
         What splits of a loss with ``hessian="full"`` are chosen by: the second derivatives by each output, or the whole
         matrix that the leaves use. Histograms then hold k (k + 3) / 2 sums for k outputs instead of 2 k, and trees grow
         level by level in JAX.
+    sketch_size : int or None
+        Choose the splits of more outputs than these by a sketch of so many columns; leaves hold all outputs, as they
+        are. A histogram then has 2 sums for each column instead of each output. None keeps all.
+    sketch : {"projection", "top"}
+        What the columns are: random projections of the gradients, with the mean of the second derivatives, or the
+        outputs whose gradients have the largest squares; drawn anew in each round (SketchBoost: Iosipoi and Vakhrushev
+        2022).
 
     Examples
     --------
@@ -70,6 +78,8 @@ class Spec:
     n_iter_no_change: int | None = None
     penalties: Penalties = "relative"
     split_hessian: SplitHessian = "diagonal"
+    sketch_size: int | None = None
+    sketch: Sketch = "projection"
 
     def __post_init__(self) -> None:
         _check_integer("n_estimators", self.n_estimators, 0, LARGEST)
@@ -78,10 +88,18 @@ class Spec:
         _check_integer("max_cat_to_onehot", self.max_cat_to_onehot, 0, LARGEST)
         if self.n_iter_no_change is not None:
             _check_integer("n_iter_no_change", self.n_iter_no_change, 1, LARGEST)
+        if self.sketch_size is not None:
+            _check_integer("sketch_size", self.sketch_size, 1, LARGEST)
         _check_choice("grow_policy", self.grow_policy, get_args(GrowPolicy))
         _check_choice("penalties", self.penalties, get_args(Penalties))
         _check_choice("multi_output", self.multi_output, get_args(MultiOutput))
         _check_choice("split_hessian", self.split_hessian, get_args(SplitHessian))
+        _check_choice("sketch", self.sketch, get_args(Sketch))
+        if self.sketch_size is not None and (self.multi_output == "separate" or self.split_hessian == "full"):
+            raise ValueError(
+                'sketch_size must be None with multi_output="separate" or split_hessian="full", which look at every '
+                f"output, got {self.sketch_size}"
+            )
 
     @property
     def symmetric(self) -> bool:

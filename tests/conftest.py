@@ -57,6 +57,18 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 os.environ.setdefault("JBOOST_CACHE", "0")  # a test that needs the library's own cache gives it a folder
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--every`."""
+    parser.addoption("--every", type=int, default=1, help="run every so many-th test only, some of each file")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what `--every` leaves out."""
+    kept = items[:: config.getoption("--every")]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
+
+
 def pytest_collection_finish() -> None:
     """Look for garbage seldom: tracing makes many objects and few cycles (a tenth of the time of all tests)."""
     gc.collect()

@@ -23,6 +23,7 @@ from jboost._objective.damping import Step, may_rise, shortened
 from jboost._objective.derivatives import Expansion, derivatives_by_row, value_by_row
 from jboost._objective.leaves import Derivatives, Leaves, weighted_derivatives, with_cross
 from jboost._objective.rows import Rows
+from jboost._objective.sketching import sketched
 from jboost._objective.units import Units
 from jboost._runtime.checkpointing import computed_again, kept
 from jboost._runtime.dividing import all_rows, own_rows
@@ -35,6 +36,8 @@ from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, take_leav
 from jboost._tree.columns import Bins, Grouped
 from jboost.boosting.best_round import has_had_enough, improves, signed
 from jboost.metrics import Metric
+
+SKETCH = 2**20  # folded into the key of a round's columns, for the draw of a sketch
 
 
 @pytree
@@ -249,6 +252,9 @@ def _grow(
     columns = Columns(problem.bins, allowed, problem.layout)
     derivatives, units, hyper = jax.lax.stop_gradient((derivatives, problem.units, problem.hyper))
     hyper = units.for_tree(hyper)
+    reduce = _devices.reduce_over(problem.train.axis)
+    if spec.sketch_size is not None and spec.sketch_size < derivatives.g.shape[1]:
+        derivatives = sketched(derivatives, jax.random.fold_in(key, SKETCH), spec.sketch_size, spec.sketch, reduce)
     scales = derivatives.scale_of_g, derivatives.scale_of_h
     factors = jnp.stack([scale.factor for scale in scales if scale is not None], axis=-1)
 
@@ -260,7 +266,7 @@ def _grow(
             in_order = jnp.append(in_order, 1.0)
         rules = Rules(hyper, in_order, spec)
         return engine.grow(
-            columns, pairs, active, rules, problem.growth, key, _devices.reduce_over(problem.train.axis)
+            columns, pairs, active, rules, problem.growth, key, reduce
         )
 
     def grow_one(g: Float[Array, " n"], h: Float[Array, " n"], factors: Float[Array, " 2"]) -> Any:

@@ -25,6 +25,8 @@ class Parameters(BaseEstimator):
     max_cat_to_onehot: int = Spec.max_cat_to_onehot
     penalties: str = Spec.penalties
     split_hessian: str = Spec.split_hessian
+    sketch_size: int | None = Spec.sketch_size
+    sketch: str = Spec.sketch
     learning_rate: float = Hyper.learning_rate
     reg_lambda: float = Hyper.reg_lambda
     reg_alpha: float = Hyper.reg_alpha
