@@ -24,8 +24,8 @@ import jboost
 from experiments.real_data import load_suite
 from jboost.differentiable import influence, tune
 
-SETS = ("spambase", "adult", "agaricus", "bank_full", "credit_default")
-N_TRAIN, N_VALID, N_TEST, SEEDS = 3000, 1500, 4000, 5
+SETS = ("spambase", "adult", "agaricus", "credit_default")
+N_TRAIN, N_VALID, N_TEST, SEEDS = 3000, 1500, 4000, 3
 SPEC, HYPER = jboost.Spec(n_estimators=100, max_depth=4), jboost.Hyper(learning_rate=0.1)
 LOSS = jboost.losses.logistic
 SHARE, LOOKED_AT, FOLDS = 0.1, 0.2, 5

@@ -254,7 +254,9 @@ def _grow(
     hyper = units.for_tree(hyper)
     reduce = _devices.reduce_over(problem.train.axis)
     if spec.sketch_size is not None and spec.sketch_size < derivatives.g.shape[1]:
-        derivatives = sketched(derivatives, jax.random.fold_in(key, SKETCH), spec.sketch_size, spec.sketch, reduce)
+        derivatives = sketched(
+            derivatives, jax.random.fold_in(key, SKETCH), spec.sketch_size, spec.sketch, reduce
+        )
     scales = derivatives.scale_of_g, derivatives.scale_of_h
     factors = jnp.stack([scale.factor for scale in scales if scale is not None], axis=-1)
 
@@ -265,9 +267,7 @@ def _grow(
         if spec.counts_rows:
             in_order = jnp.append(in_order, 1.0)
         rules = Rules(hyper, in_order, spec)
-        return engine.grow(
-            columns, pairs, active, rules, problem.growth, key, reduce
-        )
+        return engine.grow(columns, pairs, active, rules, problem.growth, key, reduce)
 
     def grow_one(g: Float[Array, " n"], h: Float[Array, " n"], factors: Float[Array, " 2"]) -> Any:
         return grow(GradientPairs(g[:, None], h[:, None]), factors[None])
