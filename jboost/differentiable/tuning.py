@@ -119,8 +119,8 @@ def tune(
     >>> y = X[:, 0] + rng.normal(size=300)
     >>> found = jboost.differentiable.tune(
     ...     jboost.losses.squared_error, X[:200], y[:200], valid=(X[200:], y[200:]), steps=8,
-    ...     spec=jboost.Spec(n_estimators=20, max_depth=2), hyper=jboost.Hyper(learning_rate=0.5))
-    >>> bool(found.risk[found.best] < found.risk[0]), bool(found.hyper.learning_rate < 0.5)
+    ...     spec=jboost.Spec(n_estimators=20, max_depth=2), hyper=jboost.Hyper(learning_rate=0.03))
+    >>> bool(found.risk[found.best] < found.risk[0]), bool(found.hyper.learning_rate > 0.03)
     (True, True)
     >>> model, _ = found.fit()
     """
