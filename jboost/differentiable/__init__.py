@@ -1,3 +1,5 @@
 """Derivatives of whole fits and of models: tuning by gradients, the worth of rows, fine-tuning, soft trees."""
 
-__all__: list[str] = []
+from jboost.differentiable.finetuning import FinetuneHistory, finetune
+
+__all__: list[str] = ["FinetuneHistory", "finetune"]

@@ -1,0 +1,354 @@
+"""`finetune`: train the numbers of a fitted model further, by any optimizer, on any loss."""
+
+from __future__ import annotations
+
+import dataclasses
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from jboost._bins import Binned, read_bins
+from jboost._model.ensemble import Ensemble, check_model
+from jboost._objective.derivatives import raw_derivatives
+from jboost._objective.loss import as_loss
+from jboost._objective.resolve import resolve
+from jboost._objective.rows import Rows
+from jboost._objective.units import find_units
+from jboost._runtime.arguments import as_key, as_target
+from jboost._runtime.caller import moves_arrays, warn
+from jboost._runtime.padding import pad_axis, reusable_size
+from jboost._runtime.programs import program
+from jboost._runtime.typing import as_array, identity, is_traced, kept_concrete
+from jboost._spec import Hyper, Spec
+from jboost.boosting.on_host import check_not_traced
+from jboost.boosting.preparing import RowArguments, make_problem, pad_rows
+from jboost.boosting.rounds import Problem
+from jboost.boosting.trials import try_metric
+from jboost.differentiable import hard
+from jboost.differentiable.descent import Task, Watched, descend, first_state
+from jboost.differentiable.optimizers import check_optimizer, default_optimizer
+from jboost.differentiable.parameters import chosen, distance, rates
+
+OF_ROWS = ("X", "y", "sample_weight", "offset", "groups")
+OF_HARD = ("leaf_value", "tree_weight", "base")
+LARGEST = 2**31 - 2
+ROSE = 1e-4  # of the loss; less is rounding
+
+
+class FinetuneHistory(NamedTuple):
+    """What happened in s steps: entry i is after i of them, so that entry 0 is the model as it was given.
+
+    Attributes
+    ----------
+    train_loss : float [s + 1]
+        Mean loss of the rows of the next step, without the decay.
+    valid_metric : float [s + 1]
+        Metric of the validation rows; NaN without them, and within a pass of mini-batches.
+    best_step : int
+        The step whose numbers the model has.
+
+    Examples
+    --------
+    >>> import numpy as np, jboost
+    >>> X = np.arange(8.0)[:, None]
+    >>> model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=3))
+    >>> loss = jboost.losses.squared_error
+    >>> model, history = jboost.differentiable.finetune(model, loss, X, X[:, 0] + 1, steps=5)
+    >>> history.train_loss.shape, history.best_step
+    ((6,), 5)
+    """
+
+    train_loss: Float[np.ndarray, " steps"]
+    valid_metric: Float[np.ndarray, " steps"]
+    best_step: int
+
+
+@moves_arrays
+def finetune(
+    model: Ensemble,
+    loss: Any,
+    X: Any,
+    y: Any,
+    *,
+    optimizer: Any = None,
+    steps: int = 500,
+    by: tuple[str, ...] = ("leaf_value",),
+    valid: tuple[Any, ...] | None = None,
+    metric: Any = None,
+    decay: float = 0.0,
+    sample_weight: Any = None,
+    offset: Any = None,
+    groups: Any = None,
+    batch_size: int | None = None,
+    key: Any = None,
+    n_iter_no_change: int | None = None,
+    verbose: bool | None = None,
+) -> tuple[Ensemble, FinetuneHistory]:
+    """Train the numbers of a fitted model further, by gradient steps on any loss; its splits stay as they are.
+
+    What is minimised is the sum of the losses of the rows, each times its weight, plus a penalty on the way from the
+    model that was given: half of `decay` times the squared distance of what its leaves add, and of its base score.
+
+    Parameters
+    ----------
+    model : Ensemble
+        A fitted model.
+    loss : callable, Loss, GroupLoss or BatchLoss
+        As in `jboost.fit`; it need not be that of the model, but its scores must mean the same. Its link is not used:
+        the model keeps its own.
+    X : array-like [n f], data frame, sparse matrix or Binned
+        Features.
+    y : array [n] or [n k], data frame, or pytree of these with leading axis n
+        Targets.
+    optimizer : optax.GradientTransformation, optional
+        It sees the gradient of the mean loss. Optimizers that take ``value``, ``grad`` and ``value_fn``, such as
+        `optax.lbfgs`, are given them. By default Adam, whose rate is 0.02 of the size of what is trained (of a typical
+        leaf value, output by output) and falls to 0 as a cosine: the units of target and loss do not matter.
+    steps : int
+        Steps, at most.
+    by : tuple of "leaf_value", "tree_weight", "base"
+        What is trained. The optimizer sees a dictionary with these names.
+    valid : (X, y), optionally with more: (X, y, weight, offset, groups)
+        Rows to judge by: the result has the numbers with which their metric is best, those of the start included.
+    metric : callable or Metric, optional
+        As in `jboost.fit`: the mean loss of the validation rows by default.
+    decay : float, default 0
+        Read as `Hyper.reg_lambda` is: so many average rows in each leaf want its value to stay.
+    sample_weight, offset, groups
+        As in `jboost.fit`.
+    batch_size : int, optional
+        Rows of a step, drawn anew in each pass over the rows; all rows unless it is given, and for losses of groups or
+        of all rows. Validation rows are then judged once a pass.
+    key : JAX key, optional
+        For the order of the rows; `jax.random.key(0)` by default.
+    n_iter_no_change : int, optional
+        Judgements of the validation rows without a better one, after which to stop.
+    verbose : bool, optional
+        Show a progress bar: always, never, or (None) after two seconds on a terminal.
+
+    Returns
+    -------
+    Ensemble
+        The model with the best numbers: by the metric of the validation rows, or else by what is minimised, or those of
+        the last step where mini-batches are all that is known.
+    FinetuneHistory
+        Loss and metric by step.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments that do not fit, before anything is compiled, and where the loss of the model as it is given is
+        not finite.
+    ImportError
+        If optax is not installed.
+
+    Notes
+    -----
+    A loss that is no longer finite, or Ctrl-C, ends the steps with a warning and returns the best numbers so far. Where
+    the leaves of all rows in all trees take up to 1 GiB (a byte each up to depth 8) they are found once. The same
+    optimizer, number of rows and loss compile nothing anew, whatever `steps`, `decay` and the numbers of model and loss.
+    An optimizer that is made anew, as by calling `optax.adam` again, does.
+
+    Inside `jit` or `grad` take `jax.grad` of a loss of `jboost.predict`: it is differentiable by the same numbers.
+
+    References
+    ----------
+    Kingma and Ba (2015), "Adam". Li, Grandvalet and Davoine (2018), "Explicit Inductive Bias for Transfer Learning with
+    Convolutional Networks", for the penalty on the distance from the start.
+
+    Examples
+    --------
+    Ten rows of another domain, in which everything is higher by 5:
+
+    >>> import numpy as np, jboost
+    >>> X = np.linspace(0, 1, 64)[:, None]
+    >>> model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=20))
+    >>> loss = jboost.losses.squared_error
+    >>> model, _ = jboost.differentiable.finetune(model, loss, X[::6], X[::6, 0] + 5, by=("base",))
+    >>> bool(abs(jboost.predict(model, X) - X[:, 0] - 5).max() < 0.1)
+    True
+    """
+    check_model(model)
+    loss = _with_link_of(model, as_loss(loss))
+    if optimizer is not None:
+        check_optimizer(optimizer)
+    numbers = chosen(model, by, OF_HARD)
+    steps = _count("steps", steps, 0)
+    patience = LARGEST if n_iter_no_change is None else _count("n_iter_no_change", n_iter_no_change, 1)
+    if n_iter_no_change is not None and valid is None:
+        raise ValueError("valid must be given when n_iter_no_change asks for early stopping")
+    check_not_traced(metric)
+    decay = _non_negative("decay", decay)
+    key = as_key(key)
+    y = as_target(y, "y", loss.allow_nan)
+    resolved = resolve(loss, y)
+    if resolved.traced or is_traced(model, X, y, sample_weight, valid, offset, key, metric):
+        raise TypeError(
+            "finetune must be called outside of jit, vmap and grad: inside take jax.grad of a loss of "
+            "jboost.predict(model, X), by dataclasses.replace(model, leaf_value=...)"
+        )
+    with kept_concrete():
+        bins = as_array(read_bins(model.edges, X))
+        given = RowArguments(Binned(bins, model.edges, True), y, sample_weight, offset, groups, OF_ROWS)
+        problem = make_problem(resolved, given, Spec(), Hyper(), valid, metric)
+        _check_outputs(model, problem)
+        task = _task(model, problem, numbers, resolved.numbers_per_row)
+        task = dataclasses.replace(
+            task,
+            loss=_adapted(task),
+            stiffness=None if decay == 0 else _stiffness(task, np.asarray(decay, model.base.dtype)),
+            rates=rates(model, tuple(numbers)) if optimizer is None else None,
+            optimizer=default_optimizer() if optimizer is None else optimizer,
+            n_steps=as_array(np.int32(steps)),
+            patience=as_array(np.int32(patience)),
+            batch_size=_batch_size(batch_size, problem),
+        )
+        start = first_state(task, numbers, key)
+        state, losses, metrics = descend(task, start, verbose)
+        _warn(task, state, losses, metrics)
+        history = FinetuneHistory(losses, metrics, int(state.best_step))
+        return dataclasses.replace(model, **state.kept), history
+
+
+def _with_link_of(model: Any, loss: Any) -> Any:
+    """Return the loss with what the steps need of it: no Hessian of several outputs."""
+    link = loss.inverse_link
+    if link is not identity and link != model.inverse_link:
+        raise ValueError(
+            f"loss must be of the scores that model has: its inverse_link is {link!r}, that of the model "
+            f"{model.inverse_link!r}; a jboost.Loss without a link takes any scores"
+        )
+    known = {"inverse_link": model.inverse_link}
+    if loss.hessian == "full":
+        known |= {"hessian": "diagonal", "curvature": None}
+    return dataclasses.replace(loss, **known)
+
+
+def _count(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if not least <= value <= LARGEST:
+        raise ValueError(f"{name} must be between {least} and {LARGEST}, got {value}")
+    return int(value)
+
+
+def _non_negative(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real | np.ndarray | jax.Array) or np.ndim(value):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if is_traced(value) or not (np.isfinite(float(value)) and float(value) >= 0):
+        raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
+    return float(value)
+
+
+def _batch_size(batch_size: Any, problem: Problem) -> int | None:
+    if batch_size is None:
+        return None
+    if problem.loss.needs_all_rows:
+        raise ValueError(
+            f"batch_size must be None for a {type(problem.loss).__name__}, whose rows depend on each other"
+        )
+    size = _count("batch_size", batch_size, 1)
+    n_rows = int((np.asarray(problem.train.weight) > 0).sum())
+    if size > n_rows:
+        raise ValueError(f"batch_size must be at most the number of rows with weight, {n_rows}, got {size}")
+    return size
+
+
+def _check_outputs(model: Any, problem: Problem) -> None:
+    k = problem.loss.n_outputs
+    if (model.n_outputs, model.scalar_output) != (k or 1, k is None):
+        raise ValueError(
+            f"model has {model.n_outputs} output(s){' in a vector' * (not model.scalar_output)}, but the loss and y ask "
+            f"for {'a scalar' if k is None else k}"
+        )
+    if model.base.dtype != problem.train.weight.dtype:
+        raise ValueError(
+            f"model holds {model.base.dtype}, but JAX computes in {problem.train.weight.dtype} now"
+        )
+
+
+def _task(model: Any, problem: Problem, numbers: dict[str, Array], numbers_per_row: int) -> Task:
+    """Lay the rows out, padded so that somewhat other numbers of rows reuse the programs."""
+    loss, metric, train = problem.loss, problem.metric, problem.train
+    size = reusable_size(train.weight.size, numbers_per_row) if loss.pads else train.weight.size
+    score, inputs = hard.inputs_of(model, _padded(problem.bins, size))
+    watched = None
+    if problem.valid is not None:
+        if metric is not None:
+            try_metric(metric, problem.valid, loss.n_outputs)
+        n_valid, pads = problem.valid.weight.size, loss.pads if metric is None else metric.pads
+        n_valid = reusable_size(n_valid, numbers_per_row) if pads else n_valid
+        valid_inputs = hard.inputs_of(model, _padded(problem.valid_bins, n_valid))[1]
+        watched = Watched(pad_rows(problem.valid, n_valid), valid_inputs)
+    return Task(
+        model=model, rows=pad_rows(train, size), inputs=inputs, valid=watched, loss=loss, metric=metric,
+        stiffness=None, rates=None, n_steps=None, patience=None, score=score, distance=distance, optimizer=None,
+        batch_size=None,
+    )  # fmt: skip
+
+
+def _padded(bins: Any, size: int) -> Array:
+    return as_array(pad_axis(np.asarray(bins), size, axis=1))
+
+
+def _adapted(task: Task) -> Any:
+    """Return the loss with the numbers that it has at the scores of the model, if it adapts to them."""
+    if task.loss.adapt is None:
+        return task.loss
+    loss = jax.tree.map(lambda leaf: as_array(leaf, float) if isinstance(leaf, float) else leaf, task.loss)
+    return jax.tree.unflatten(jax.tree.structure(loss), _adapted_numbers(dataclasses.replace(task, loss=loss)))
+
+
+@program
+def _adapted_numbers(task: Task) -> list[Any]:
+    score = task.score(task.model, task.inputs)
+    score = score if task.rows.offset is None else score + task.rows.offset
+    return jax.tree.leaves(task.loss.adapted(score, task.rows))
+
+
+def _stiffness(task: Task, decay: np.ndarray) -> Float[Array, " k"]:
+    return _unit_of_decay(task.loss, task.rows, task.model.base) * decay
+
+
+@program
+def _unit_of_decay(loss: Any, rows: Rows, base: Float[Array, " k"]) -> Float[Array, " k"]:
+    """Return what `reg_lambda` of 1 is for a fit of these rows that starts from this base score."""
+    score = jax.numpy.broadcast_to(base[None], (rows.weight.size, base.size))
+    score = score if rows.offset is None else score + rows.offset
+    found = raw_derivatives(loss, score[:, 0] if loss.n_outputs is None else score, rows)
+    return find_units(loss, score, found, rows, True).of_h
+
+
+def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> None:
+    """Say so where the steps went wrong, and raise where the model as it was given is no start."""
+    of_loss, of_gradient = np.asarray(state.sound)
+    what = "loss" if not of_loss else "gradient of the loss"
+    way_out = (
+        "lower the learning rate of optimizer, or bound its steps: "
+        "optax.chain(optax.clip_by_global_norm(1.0), optimizer)"
+    )
+    if task.optimizer is default_optimizer() and task.rates is not None:
+        way_out = "give an optimizer with a lower learning rate, such as optax.adam(1e-4)"
+    if not (of_loss and of_gradient):
+        last = int(state.step) - 1
+        if last == 0:
+            raise ValueError(f"the {what} must be finite at the scores of model, got {losses[0]} there")
+        warn(
+            f"the {what} was no longer finite after step {last}: the model has the numbers of step "
+            f"{int(state.best_step)}; {way_out}",
+            RuntimeWarning,
+        )
+        return
+    if task.valid is not None and np.isnan(metrics).all():
+        raise ValueError("metric must return a number, got NaN in every step")
+    of_pass = max(len(losses) // 10, 1) if task.batch_size is not None else 1
+    first, end = losses[:of_pass].mean(), losses[-of_pass:].mean()
+    if end > first + ROSE * max(abs(first), abs(losses.min())):
+        warn(
+            f"the loss rose from {first:.6g} to {end:.6g}: the model has the numbers of step {int(state.best_step)}; "
+            f"{way_out}",
+            RuntimeWarning,
+        )

@@ -1,0 +1,58 @@
+"""The numbers of a model that may be trained: which there are, how far they have moved, and how large a step is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jboost._runtime.typing import as_array
+
+RATE = 0.02  # of a step of the default optimizer, in units of what it moves
+
+
+def chosen(model: Any, by: Any, known: tuple[str, ...]) -> dict[str, Array]:
+    """Return the fields of a model that `by` names."""
+    if isinstance(by, str) or not isinstance(by, Sequence):
+        raise TypeError(f"by must be a tuple of names among {known}, got {by!r}")
+    unknown = [name for name in by if name not in known]
+    if unknown or not by or len(set(by)) < len(by):
+        raise ValueError(f"by must name at least one of {known}, each once, got {tuple(by)!r}")
+    found = {name: getattr(model, name) for name in by}
+    if not any(array.size for array in found.values()):
+        raise ValueError(f"by must name something that the model has: {tuple(by)!r} of {model!r} are empty")
+    return found
+
+
+def distance(model: Any, start: Any) -> Float[Array, " k"]:
+    """Return the squared distance of two models of the same trees, by output, in units of squared scores.
+
+    That of the base score and of what each leaf adds.
+    """
+    moved = _added(model) - _added(start)
+    return jnp.square(moved).sum(axis=(0, 1)) + jnp.square(model.base - start.base)
+
+
+def rates(model: Any, names: Sequence[str]) -> dict[str, Array]:
+    """Return the steps of the default optimizer: shares of the size of what is moved.
+
+    The base score moves as far in a step as the leaves of all trees together do.
+    """
+    added = np.abs(np.asarray(_added(model), np.float64))
+    largest = added.max(axis=(0, 1), initial=0)
+    size = np.where(largest > 0, largest, 1)
+    of_trees = size * np.sqrt(np.square(added / size).mean(axis=1))  # [t k]
+    n_used = np.maximum((of_trees > 0).sum(axis=0), 1)
+    reach = of_trees.sum(axis=0)  # how far all trees together move a score
+    base = np.abs(np.asarray(model.base, np.float64))
+    reach = np.where(reach > 0, reach, np.where(base > 0, base, 1))
+    found = {"base": reach, "leaf_value": (reach / n_used)[None, None], "tree_weight": np.ones(1)}
+    return {name: as_array((RATE * found[name]).astype(model.base.dtype)) for name in names}
+
+
+def _added(model: Any) -> Float[Array, "t leaves k"]:
+    """What each leaf adds to a score."""
+    return model.leaf_value * model.tree_weight.astype(model.leaf_value.dtype)[:, None, None]
