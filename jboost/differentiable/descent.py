@@ -39,7 +39,8 @@ class Watched:
     """Rows to judge by."""
 
     rows: Rows
-    inputs: Any  # what `Task.score` is given of them
+    inputs: Any  # what `score` is given of them
+    score: Callable[[Any, Any], Array] = static_field()  # as in `Task`: of few rows the leaves may be known
 
 
 @pytree
@@ -52,8 +53,12 @@ class Task:
     valid: Watched | None
     loss: Any
     metric: Metric | None  # None: the mean loss
-    stiffness: Float[Array, " k"] | None  # what the squared distance from the start is multiplied by, output by output
-    rates: Parameters | None  # what the default optimizer's steps are measured in; None with one of the user's
+    stiffness: (
+        Float[Array, " k"] | None
+    )  # what the squared distance from the start is multiplied by, output by output
+    rates: (
+        Parameters | None
+    )  # what the default optimizer's steps are measured in; None with one of the user's
     n_steps: Int[Array, ""]
     patience: Int[Array, ""]  # judgements without a better one after which to stop
     score: Callable[[Any, Any], Array] = static_field()  # (model, inputs) -> float [n k], without offsets
@@ -70,7 +75,9 @@ class State:
     parameters: Parameters
     memory: Any  # of the optimizer
     unit: Parameters  # that gradients are measured in by the default optimizer
-    order: Int[Array, " n"] | None  # of the rows in this pass, those of weight 0 last; None without mini-batches
+    order: (
+        Int[Array, " n"] | None
+    )  # of the rows in this pass, those of weight 0 last; None without mini-batches
     key: Key[Array, ""]
     kept: Parameters  # the best so far
     best: Float[Array, ""]
@@ -113,7 +120,7 @@ def step(task: Task, state: State) -> tuple[State, Float[Array, ""], Float[Array
 
     def objective(parameters: Parameters) -> tuple[Array, Array]:
         model = dataclasses.replace(task.model, **parameters)
-        loss = _mean_loss(task.loss, scores(task, model, rows, inputs), rows)
+        loss = _mean_loss(task.loss, scores(task.score, model, rows, inputs), rows)
         return loss + _penalty(task, model), loss
 
     (value, loss), gradient = jax.value_and_grad(objective, has_aux=True)(state.parameters)
@@ -129,15 +136,13 @@ def step(task: Task, state: State) -> tuple[State, Float[Array, ""], Float[Array
     parameters, memory = jax.tree.map(
         lambda new, old: jnp.where(goes_on, new, old), (moved, memory), (state.parameters, state.memory)
     )
-    state = dataclasses.replace(
-        state, step=state.step + 1, parameters=parameters, memory=memory, unit=unit
-    )
+    state = dataclasses.replace(state, step=state.step + 1, parameters=parameters, memory=memory, unit=unit)
     return state, loss, metric
 
 
-def scores(task: Task, model: Any, rows: Rows, inputs: Any) -> Float[Array, "n k"]:
+def scores(score_of: Any, model: Any, rows: Rows, inputs: Any) -> Float[Array, "n k"]:
     """Return the scores of rows."""
-    score = task.score(model, inputs)
+    score = score_of(model, inputs)
     return score if rows.offset is None else score + rows.offset
 
 
@@ -180,10 +185,10 @@ def _metric(task: Task, state: State, n_batches: Array) -> Float[Array, ""]:
     nothing = jnp.asarray(np.nan, task.rows.weight.dtype)
     if task.valid is None:
         return nothing
-    rows, inputs = task.valid.rows, task.valid.inputs
+    rows, inputs, score_of = task.valid.rows, task.valid.inputs, task.valid.score
 
     def measured() -> Array:
-        score = scores(task, dataclasses.replace(task.model, **state.parameters), rows, inputs)
+        score = scores(score_of, dataclasses.replace(task.model, **state.parameters), rows, inputs)
         if task.metric is None:
             return _mean_loss(task.loss, score, rows)
         shaped = score[:, 0] if task.loss.n_outputs is None else score
@@ -214,7 +219,7 @@ def _judged(task: Task, state: State, value: Array, metric: Array) -> State:
 
 def _updates(
     task: Task, state: State, unit: Parameters, objective: Any, value: Array, gradient: Parameters
-) -> tuple[Parameters, Any]:
+) -> tuple[Any, Any]:
     """Ask the optimizer. The default one sees gradients of about 1, and its steps are measured by the model."""
     import optax
 

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from jboost._bins import Binned, read_bins
 from jboost._model.ensemble import Ensemble, check_model
-from jboost._objective.derivatives import raw_derivatives
 from jboost._objective.loss import as_loss
 from jboost._objective.resolve import resolve
-from jboost._objective.rows import Rows
-from jboost._objective.units import find_units
 from jboost._runtime.arguments import as_key, as_target
 from jboost._runtime.caller import moves_arrays, warn
-from jboost._runtime.padding import pad_axis, reusable_size
-from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, identity, is_traced, kept_concrete
 from jboost._spec import Hyper, Spec
 from jboost.boosting.on_host import check_not_traced
-from jboost.boosting.preparing import RowArguments, make_problem, pad_rows
+from jboost.boosting.preparing import RowArguments, make_problem
 from jboost.boosting.rounds import Problem
-from jboost.boosting.trials import try_metric
-from jboost.differentiable import hard
-from jboost.differentiable.descent import Task, Watched, descend, first_state
+from jboost.differentiable.descent import Task, descend, first_state
 from jboost.differentiable.optimizers import check_optimizer, default_optimizer
-from jboost.differentiable.parameters import chosen, distance, rates
+from jboost.differentiable.parameters import chosen, rates
+from jboost.differentiable.soft import SoftEnsemble, check_soft
+from jboost.differentiable.tasks import adapted_loss, make_task, stiffness_of
 
 OF_ROWS = ("X", "y", "sample_weight", "offset", "groups")
 OF_HARD = ("leaf_value", "tree_weight", "base")
+OF_SOFT = (*OF_HARD, "threshold")
 LARGEST = 2**31 - 2
 ROSE = 1e-4  # of the loss; less is rounding
+
+Model = TypeVar("Model", Ensemble, SoftEnsemble)
 
 
 class FinetuneHistory(NamedTuple):
@@ -68,7 +66,7 @@ class FinetuneHistory(NamedTuple):
 
 @moves_arrays
 def finetune(
-    model: Ensemble,
+    model: Model,
     loss: Any,
     X: Any,
     y: Any,
@@ -86,30 +84,31 @@ def finetune(
     key: Any = None,
     n_iter_no_change: int | None = None,
     verbose: bool | None = None,
-) -> tuple[Ensemble, FinetuneHistory]:
-    """Train the numbers of a fitted model further, by gradient steps on any loss; its splits stay as they are.
+) -> tuple[Model, FinetuneHistory]:
+    """Train the numbers of a fitted model further, by gradient steps on any loss.
 
     What is minimised is the sum of the losses of the rows, each times its weight, plus a penalty on the way from the
     model that was given: half of `decay` times the squared distance of what its leaves add, and of its base score.
 
     Parameters
     ----------
-    model : Ensemble
-        A fitted model.
+    model : Ensemble or SoftEnsemble
+        A fitted model, whose splits stay as they are; or one of soft trees, whose thresholds may be trained too.
     loss : callable, Loss, GroupLoss or BatchLoss
         As in `jboost.fit`; it need not be that of the model, but its scores must mean the same. Its link is not used:
         the model keeps its own.
     X : array-like [n f], data frame, sparse matrix or Binned
-        Features.
+        Features; not binned for soft trees.
     y : array [n] or [n k], data frame, or pytree of these with leading axis n
         Targets.
     optimizer : optax.GradientTransformation, optional
         It sees the gradient of the mean loss. Optimizers that take ``value``, ``grad`` and ``value_fn``, such as
         `optax.lbfgs`, are given them. By default Adam, whose rate is 0.02 of the size of what is trained (of a typical
-        leaf value, output by output) and falls to 0 as a cosine: the units of target and loss do not matter.
+        leaf value, output by output; of the temperature, for thresholds) and falls to 0 as a cosine: the units of
+        target and loss do not matter.
     steps : int
         Steps, at most.
-    by : tuple of "leaf_value", "tree_weight", "base"
+    by : tuple of "leaf_value", "tree_weight", "base", and "threshold" of soft trees
         What is trained. The optimizer sees a dictionary with these names.
     valid : (X, y), optionally with more: (X, y, weight, offset, groups)
         Rows to judge by: the result has the numbers with which their metric is best, those of the start included.
@@ -131,7 +130,7 @@ def finetune(
 
     Returns
     -------
-    Ensemble
+    Ensemble or SoftEnsemble
         The model with the best numbers: by the metric of the validation rows, or else by what is minimised, or those of
         the last step where mini-batches are all that is known.
     FinetuneHistory
@@ -149,8 +148,8 @@ def finetune(
     -----
     A loss that is no longer finite, or Ctrl-C, ends the steps with a warning and returns the best numbers so far. Where
     the leaves of all rows in all trees take up to 1 GiB (a byte each up to depth 8) they are found once. The same
-    optimizer, number of rows and loss compile nothing anew, whatever `steps`, `decay` and the numbers of model and loss.
-    An optimizer that is made anew, as by calling `optax.adam` again, does.
+    optimizer, loss and about the same number of rows compile nothing anew, whatever `steps` and the numbers of model
+    and loss. An optimizer that is made anew, as by calling `optax.adam` again, does.
 
     Inside `jit` or `grad` take `jax.grad` of a loss of `jboost.predict`: it is differentiable by the same numbers.
 
@@ -171,11 +170,12 @@ def finetune(
     >>> bool(abs(jboost.predict(model, X) - X[:, 0] - 5).max() < 0.1)
     True
     """
-    check_model(model)
+    is_soft = isinstance(model, SoftEnsemble)
+    check_soft(model) if is_soft else check_model(model)
     loss = _with_link_of(model, as_loss(loss))
     if optimizer is not None:
         check_optimizer(optimizer)
-    numbers = chosen(model, by, OF_HARD)
+    numbers = chosen(model, by, OF_SOFT if is_soft else OF_HARD)
     steps = _count("steps", steps, 0)
     patience = LARGEST if n_iter_no_change is None else _count("n_iter_no_change", n_iter_no_change, 1)
     if n_iter_no_change is not None and valid is None:
@@ -195,11 +195,12 @@ def finetune(
         given = RowArguments(Binned(bins, model.edges, True), y, sample_weight, offset, groups, OF_ROWS)
         problem = make_problem(resolved, given, Spec(), Hyper(), valid, metric)
         _check_outputs(model, problem)
-        task = _task(model, problem, numbers, resolved.numbers_per_row)
+        of_valid = None if valid is None else valid[0]
+        task = make_task(model, problem, X, of_valid, resolved.numbers_per_row)
         task = dataclasses.replace(
             task,
-            loss=_adapted(task),
-            stiffness=None if decay == 0 else _stiffness(task, np.asarray(decay, model.base.dtype)),
+            loss=adapted_loss(task),
+            stiffness=None if decay == 0 else stiffness_of(task, np.asarray(decay, model.base.dtype)),
             rates=rates(model, tuple(numbers)) if optimizer is None else None,
             optimizer=default_optimizer() if optimizer is None else optimizer,
             n_steps=as_array(np.int32(steps)),
@@ -230,15 +231,16 @@ def _with_link_of(model: Any, loss: Any) -> Any:
 def _count(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer, got {value!r}")
-    if not least <= value <= LARGEST:
+    if not least <= int(value) <= LARGEST:
         raise ValueError(f"{name} must be between {least} and {LARGEST}, got {value}")
     return int(value)
 
 
 def _non_negative(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real | np.ndarray | jax.Array) or np.ndim(value):
+    is_number = not np.ndim(value) and isinstance(value, Real | np.ndarray | jax.Array)
+    if not is_number or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    if is_traced(value) or not (np.isfinite(float(value)) and float(value) >= 0):
+    if is_traced(value) or not 0 <= float(value) < np.inf:
         raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
     return float(value)
 
@@ -261,65 +263,13 @@ def _check_outputs(model: Any, problem: Problem) -> None:
     k = problem.loss.n_outputs
     if (model.n_outputs, model.scalar_output) != (k or 1, k is None):
         raise ValueError(
-            f"model has {model.n_outputs} output(s){' in a vector' * (not model.scalar_output)}, but the loss and y ask "
-            f"for {'a scalar' if k is None else k}"
+            f"model has {model.n_outputs} output(s){' in a vector' * (not model.scalar_output)}, but the loss and y "
+            f"ask for {'a scalar' if k is None else k}"
         )
     if model.base.dtype != problem.train.weight.dtype:
         raise ValueError(
             f"model holds {model.base.dtype}, but JAX computes in {problem.train.weight.dtype} now"
         )
-
-
-def _task(model: Any, problem: Problem, numbers: dict[str, Array], numbers_per_row: int) -> Task:
-    """Lay the rows out, padded so that somewhat other numbers of rows reuse the programs."""
-    loss, metric, train = problem.loss, problem.metric, problem.train
-    size = reusable_size(train.weight.size, numbers_per_row) if loss.pads else train.weight.size
-    score, inputs = hard.inputs_of(model, _padded(problem.bins, size))
-    watched = None
-    if problem.valid is not None:
-        if metric is not None:
-            try_metric(metric, problem.valid, loss.n_outputs)
-        n_valid, pads = problem.valid.weight.size, loss.pads if metric is None else metric.pads
-        n_valid = reusable_size(n_valid, numbers_per_row) if pads else n_valid
-        valid_inputs = hard.inputs_of(model, _padded(problem.valid_bins, n_valid))[1]
-        watched = Watched(pad_rows(problem.valid, n_valid), valid_inputs)
-    return Task(
-        model=model, rows=pad_rows(train, size), inputs=inputs, valid=watched, loss=loss, metric=metric,
-        stiffness=None, rates=None, n_steps=None, patience=None, score=score, distance=distance, optimizer=None,
-        batch_size=None,
-    )  # fmt: skip
-
-
-def _padded(bins: Any, size: int) -> Array:
-    return as_array(pad_axis(np.asarray(bins), size, axis=1))
-
-
-def _adapted(task: Task) -> Any:
-    """Return the loss with the numbers that it has at the scores of the model, if it adapts to them."""
-    if task.loss.adapt is None:
-        return task.loss
-    loss = jax.tree.map(lambda leaf: as_array(leaf, float) if isinstance(leaf, float) else leaf, task.loss)
-    return jax.tree.unflatten(jax.tree.structure(loss), _adapted_numbers(dataclasses.replace(task, loss=loss)))
-
-
-@program
-def _adapted_numbers(task: Task) -> list[Any]:
-    score = task.score(task.model, task.inputs)
-    score = score if task.rows.offset is None else score + task.rows.offset
-    return jax.tree.leaves(task.loss.adapted(score, task.rows))
-
-
-def _stiffness(task: Task, decay: np.ndarray) -> Float[Array, " k"]:
-    return _unit_of_decay(task.loss, task.rows, task.model.base) * decay
-
-
-@program
-def _unit_of_decay(loss: Any, rows: Rows, base: Float[Array, " k"]) -> Float[Array, " k"]:
-    """Return what `reg_lambda` of 1 is for a fit of these rows that starts from this base score."""
-    score = jax.numpy.broadcast_to(base[None], (rows.weight.size, base.size))
-    score = score if rows.offset is None else score + rows.offset
-    found = raw_derivatives(loss, score[:, 0] if loss.n_outputs is None else score, rows)
-    return find_units(loss, score, found, rows, True).of_h
 
 
 def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> None:

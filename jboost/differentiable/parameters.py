@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jboost._runtime.typing import as_array
+from jboost.differentiable.soft import SoftEnsemble
 
 RATE = 0.02  # of a step of the default optimizer, in units of what it moves
 
@@ -30,16 +31,22 @@ def chosen(model: Any, by: Any, known: tuple[str, ...]) -> dict[str, Array]:
 def distance(model: Any, start: Any) -> Float[Array, " k"]:
     """Return the squared distance of two models of the same trees, by output, in units of squared scores.
 
-    That of the base score and of what each leaf adds.
+    That of the base score and of what each leaf adds; a threshold of a soft tree that has moved by the spread of its
+    feature counts as if all leaves of the tree had moved by their values.
     """
-    moved = _added(model) - _added(start)
-    return jnp.square(moved).sum(axis=(0, 1)) + jnp.square(model.base - start.base)
+    before = _added(start)
+    found = jnp.square(_added(model) - before).sum(axis=(0, 1)) + jnp.square(model.base - start.base)
+    if not isinstance(model, SoftEnsemble):
+        return found
+    moved = jnp.square(model.threshold - start.threshold).sum(axis=-1)  # [t] or [t k]
+    return found + (jnp.square(before).sum(axis=1) * moved.reshape(moved.shape[0], -1)).sum(axis=0)
 
 
 def rates(model: Any, names: Sequence[str]) -> dict[str, Array]:
     """Return the steps of the default optimizer: shares of the size of what is moved.
 
-    The base score moves as far in a step as the leaves of all trees together do.
+    The base score moves as far in a step as the leaves of all trees together do, a threshold by a share of the
+    temperature.
     """
     added = np.abs(np.asarray(_added(model), np.float64))
     largest = added.max(axis=(0, 1), initial=0)
@@ -50,6 +57,8 @@ def rates(model: Any, names: Sequence[str]) -> dict[str, Array]:
     base = np.abs(np.asarray(model.base, np.float64))
     reach = np.where(reach > 0, reach, np.where(base > 0, base, 1))
     found = {"base": reach, "leaf_value": (reach / n_used)[None, None], "tree_weight": np.ones(1)}
+    if isinstance(model, SoftEnsemble):
+        found["threshold"] = np.full((1,) * model.threshold.ndim, float(model.temperature))
     return {name: as_array((RATE * found[name]).astype(model.base.dtype)) for name in names}
 
 
