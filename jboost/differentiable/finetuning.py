@@ -32,6 +32,7 @@ OF_HARD = ("leaf_value", "tree_weight", "base")
 OF_SOFT = (*OF_HARD, "threshold")
 LARGEST = 2**31 - 2
 ROSE = 1e-4  # of the loss; less is rounding
+NOISE = 4  # standard errors of the mean loss of a pass of mini-batches
 
 Model = TypeVar("Model", Ensemble, SoftEnsemble)
 
@@ -87,8 +88,9 @@ def finetune(
 ) -> tuple[Model, FinetuneHistory]:
     """Train the numbers of a fitted model further, by gradient steps on any loss.
 
-    What is minimised is the sum of the losses of the rows, each times its weight, plus a penalty on the way from the
-    model that was given: half of `decay` times the squared distance of what its leaves add, and of its base score.
+    What is minimised is the sum of the losses of the rows, each times its weight, plus a penalty on the distance from
+    the model that was given: for t trees, base score b and what the leaves add, v,
+    ``decay / 2 * (sum((b - b_0)**2) + t * sum((v - v_0)**2))``.
 
     Parameters
     ----------
@@ -115,7 +117,9 @@ def finetune(
     metric : callable or Metric, optional
         As in `jboost.fit`: the mean loss of the validation rows by default.
     decay : float, default 0
-        Read as `Hyper.reg_lambda` is: so many average rows in each leaf want its value to stay.
+        Read in average rows, as `Hyper.reg_lambda` is: about so many in each leaf want their scores to stay. It does
+        not depend on the number of trees. A threshold that has moved by the spread of its feature counts as if all
+        leaves of its tree had moved by their values.
     sample_weight, offset, groups
         As in `jboost.fit`.
     batch_size : int, optional
@@ -294,11 +298,14 @@ def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> No
         return
     if task.valid is not None and np.isnan(metrics).all():
         raise ValueError("metric must return a number, got NaN in every step")
-    of_pass = max(len(losses) // 10, 1) if task.batch_size is not None else 1
-    first, end = losses[:of_pass].mean(), losses[-of_pass:].mean()
-    if end > first + ROSE * max(abs(first), abs(losses.min())):
+    of_pass = 1
+    if task.batch_size is not None:
+        of_pass = max(int((np.asarray(task.rows.weight) > 0).sum()) // task.batch_size, 1)
+    first, end = losses[:of_pass], losses[-of_pass:].mean()
+    noise = NOISE * first.std() / np.sqrt(of_pass)
+    if end > first.mean() + ROSE * max(abs(first.mean()), abs(losses.min())) + noise:
         warn(
-            f"the loss rose from {first:.6g} to {end:.6g}: the model has the numbers of step {int(state.best_step)}; "
+            f"the loss rose from {first.mean():.6g} to {end:.6g}: the model has the numbers of step {int(state.best_step)}; "
             f"{way_out}",
             RuntimeWarning,
         )

@@ -31,15 +31,16 @@ def chosen(model: Any, by: Any, known: tuple[str, ...]) -> dict[str, Array]:
 def distance(model: Any, start: Any) -> Float[Array, " k"]:
     """Return the squared distance of two models of the same trees, by output, in units of squared scores.
 
-    That of the base score and of what each leaf adds; a threshold of a soft tree that has moved by the spread of its
-    feature counts as if all leaves of the tree had moved by their values.
+    That of the base score, and the number of trees times that of what each leaf adds: at least the square by which the
+    score of a row has moved because of the leaves it is in, however many trees share in it. A threshold of a soft tree
+    that has moved by the spread of its feature counts as if all leaves of the tree had moved by their values.
     """
     before = _added(start)
-    found = jnp.square(_added(model) - before).sum(axis=(0, 1)) + jnp.square(model.base - start.base)
-    if not isinstance(model, SoftEnsemble):
-        return found
-    moved = jnp.square(model.threshold - start.threshold).sum(axis=-1)  # [t] or [t k]
-    return found + (jnp.square(before).sum(axis=1) * moved.reshape(moved.shape[0], -1)).sum(axis=0)
+    leaves = jnp.square(_added(model) - before).sum(axis=(0, 1))
+    if isinstance(model, SoftEnsemble):
+        moved = jnp.square(model.threshold - start.threshold).sum(axis=-1)  # [t] or [t k]
+        leaves += (jnp.square(before).sum(axis=1) * moved.reshape(moved.shape[0], -1)).sum(axis=0)
+    return model.n_trees * leaves + jnp.square(model.base - start.base)
 
 
 def rates(model: Any, names: Sequence[str]) -> dict[str, Array]:
