@@ -138,9 +138,7 @@ def with_parity(score, y, weight, price):
     return loss.sum() + price * weight.sum() * (means[0] - means[1]) ** 2
 
 
-def classifier(
-    data: Any,
-) -> tuple[jboost.Ensemble, tuple[Any, np.ndarray], tuple[Any, np.ndarray], tuple[Any, np.ndarray]]:
+def classifier(data: Any) -> tuple[Any, ...]:
     """Fit a classifier; return it with the rows for training, for judging and for the test."""
     rows = np.random.default_rng(0).permutation(data.train_index)
     held = len(rows) // 5
@@ -165,9 +163,8 @@ def ranked(data: Any) -> str:
     first, second = (rng.choice(np.flatnonzero(train[1] == label), 10 * len(train[1])) for label in (1, 0))
     loss = jboost.BatchLoss(Partial(auc_surrogate, first=first, second=second))
     start = time.perf_counter()
-    after, history = finetune(
-        model, loss, *train, valid=valid, metric=jboost.metrics.roc_auc, **TUNING | {"steps": 100}
-    )
+    how: dict[str, Any] = {"metric": jboost.metrics.roc_auc, "n_iter_no_change": 50, "steps": 100}
+    after, history = finetune(model, loss, *train, valid=valid, **how)
     seconds = time.perf_counter() - start
     scores = [test_scores(one, *test)[:2] for one in (model, after)]
     cells = [f"{auc:.5f} | {loss:.4f}" for auc, loss in scores]

@@ -1,4 +1,4 @@
-"""Fine-tuning against closed forms, finite differences and itself in other units; what it keeps, and what it refuses."""
+"""Fine-tuning against closed forms, finite differences and itself in other units; what it keeps and refuses."""
 
 from __future__ import annotations
 
@@ -53,9 +53,8 @@ def test_squares_and_decay_end_at_the_ridge_solution(x64):
     model, decay, weight = model_of("float64"), 0.7, 1.0 + np.arange(N) % 3
     target = 2 * y + X[:, 1]
     by, optimizer = ("leaf_value", "base"), optax.sgd(0.2, momentum=0.9)
-    found, history = finetune(
-        model, losses.squared_error, X, target, decay=decay, sample_weight=weight, by=by, optimizer=optimizer, steps=5000
-    )  # fmt: skip
+    how = {"by": by, "optimizer": optimizer, "steps": 5000, "decay": decay, "sample_weight": weight}
+    found, history = finetune(model, losses.squared_error, X, target, **how)
     A = np.column_stack([indicators(model, X), np.ones(N)])
     price = np.append(np.full(4 * model.n_trees, decay * model.n_trees), decay)
     residual = target - np.asarray(jboost.predict(model, X))
@@ -152,9 +151,7 @@ def test_a_pass_of_mini_batches_takes_each_row_once():
     model = model_of()
     options = {"by": ("base",), "optimizer": SGD, "batch_size": 1, "sample_weight": weight}
     _, history = finetune(model, linear, X, y, steps=40, **options)
-    moved = [
-        finetune(model, linear, X, y, steps=steps, **options)[0].base - model.base for steps in (20, 40)
-    ]
+    moved = [finetune(model, linear, X, y, steps=steps, **options)[0].base - model.base for steps in (20, 40)]
     np.testing.assert_allclose(np.ravel(moved), -y[:20].sum() * np.array([1, 2]), rtol=1e-5)
     assert history.best_step == 40
 

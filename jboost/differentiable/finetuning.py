@@ -305,7 +305,7 @@ def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> No
     noise = NOISE * first.std() / np.sqrt(of_pass)
     if end > first.mean() + ROSE * max(abs(first.mean()), abs(losses.min())) + noise:
         warn(
-            f"the loss rose from {first.mean():.6g} to {end:.6g}: the model has the numbers of step {int(state.best_step)}; "
-            f"{way_out}",
+            f"the loss rose from {first.mean():.6g} to {end:.6g}: the model has the numbers of step "
+            f"{int(state.best_step)}; {way_out}",
             RuntimeWarning,
         )

@@ -70,9 +70,9 @@ def read_rows(edges: BinEdges, unit_bits: UInt32[Array, "f 2"], X: Any, dtype: A
         head = values.astype(np.float32)
         with np.errstate(invalid="ignore"):  # infinity less infinity
             tail = np.nan_to_num((values - head).astype(np.float32))
-        return SoftRows(
-            in_units(head - units[:, :1] + tail, units.at[:, 0].set(0), jnp).astype(dtype), as_array(codes)
-        )
+        head, tail = jax.lax.optimization_barrier((head, tail))  # or they would be added beforehand
+        from_centre = head - units[:, :1] + tail
+        return SoftRows(in_units(from_centre, units.at[:, 0].set(0), jnp).astype(dtype), as_array(codes))
     units = np.asarray(unit_bits).view(np.float32).astype(np.float64)
     return SoftRows(as_array(in_units(values, units).astype(dtype)), as_array(codes))
 

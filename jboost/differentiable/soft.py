@@ -20,6 +20,7 @@ from jboost._runtime.typing import as_array, identity, is_traced, kept_concrete,
 from jboost._tree import Tree
 from jboost.differentiable.routing import (
     CATEGORY,
+    LARGEST,
     LEFT,
     RIGHT,
     SOFT,
@@ -223,6 +224,7 @@ def thresholds_of(model: Any, units: Float[np.ndarray, "f 2"]) -> tuple[np.ndarr
     edge, kind = edge_of_splits(model)
     of_slot = units.astype(np.float64)[np.asarray(model.trees.feature).ravel()]
     threshold = in_units(edge.reshape(-1, 1), of_slot).reshape(edge.shape)
+    threshold = np.clip(threshold, -LARGEST / 2, LARGEST / 2)  # an edge at -inf has -inf alone on its left
     return np.where(kind == SOFT, threshold, 0.0), kind
 
 
