@@ -115,7 +115,8 @@ def shifted(data: Any, one: Domains, n_seeds: int) -> list[str]:
             for way, value in losses.items():
                 found.setdefault(way, []).append(value / losses["source model"])
         if not lines:
-            lines = [f"| {one.name}, {one.column} = {one.target} | " + " | ".join(found) + " |"]
+            lines = ["", f"| {one.name}, {one.column} = {one.target} | " + " | ".join(found) + " |"]
+            lines.append("|---" * (len(found) + 1) + "|")
         lines.append(f"| {size} rows | " + " | ".join(f"{np.median(v):.3f}" for v in found.values()) + " |")
         print(lines[-1], flush=True)
     return lines
@@ -216,9 +217,13 @@ def main() -> None:
     lines: list[str] = []
     for one in DOMAINS:
         lines += shifted(suite.load(one.name), one, options.seeds)
-    lines += ["", "| | AUC before | log loss | AUC after | log loss | best step | seconds |"]
+    lines += [
+        "",
+        "| | AUC before | log loss | AUC after | log loss | best step | seconds |",
+        "|---" * 7 + "|",
+    ]
     lines += [ranked(suite.load(name)) for name in ("adult", "bank_full", "credit_default")]
-    lines += ["", HEAD, *fair(suite.load("adult"), "sex", "Male")]
+    lines += ["", HEAD, "|---" * 9 + "|", *fair(suite.load("adult"), "sex", "Male")]
     print("\n".join(lines))
     if options.markdown is not None:
         options.markdown.write_text("\n".join(lines) + "\n")

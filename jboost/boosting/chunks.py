@@ -110,11 +110,11 @@ def drive(
     return _joined(chunks), loss
 
 
-def progress_bar(n_rounds: int, name: str, verbose: bool | None) -> Any:
-    """Make a bar of rounds: shown always, never, or (None) on a terminal if it takes long."""
+def progress_bar(n_rounds: int, name: str, verbose: bool | None, unit: str = "round") -> Any:
+    """Make a bar of rounds or the like: shown always, never, or (None) on a terminal if it takes long."""
     hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal
     delay = QUIET_SECONDS if verbose is None else 0.0
-    return tqdm(total=n_rounds, desc=name, unit="round", disable=hidden, delay=delay)
+    return tqdm(total=n_rounds, desc=name, unit=unit, disable=hidden, delay=delay)
 
 
 def _compile_in_little_memory(problem: Problem, state: State) -> None:

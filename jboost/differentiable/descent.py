@@ -25,6 +25,7 @@ from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, pytree, static_field
 from jboost.boosting.best_round import signed
 from jboost.boosting.chunks import progress_bar
+from jboost.differentiable.optimizers import import_optax
 from jboost.metrics import Metric
 
 CAPACITY = 256  # steps that one call can make
@@ -91,7 +92,8 @@ class Trace:
     """What happened in the steps of a call, in the first places."""
 
     loss: Float[Array, " s"]
-    metric: Float[Array, " s"]
+    metric: Float[Array, " s"]  # 0 where the validation rows were not judged
+    judged: Bool[Array, " s"]
 
 
 def first_state(task: Task, parameters: Parameters, key: Any) -> State:
@@ -113,8 +115,8 @@ def first_state(task: Task, parameters: Parameters, key: Any) -> State:
     )
 
 
-def step(task: Task, state: State) -> tuple[State, Float[Array, ""], Float[Array, ""]]:
-    """Judge the numbers as they are, then move them; return the loss of the step's rows and the metric before it."""
+def step(task: Task, state: State) -> tuple[State, tuple[Array, Array, Array]]:
+    """Judge the numbers as they are, then move them; return what `Trace` holds of a step, before it."""
     n_batches = _n_batches(task)
     order, rows, inputs = _batch(task, state, n_batches)
 
@@ -125,8 +127,10 @@ def step(task: Task, state: State) -> tuple[State, Float[Array, ""], Float[Array
 
     (value, loss), gradient = jax.value_and_grad(objective, has_aux=True)(state.parameters)
     sound = jnp.stack([jnp.isfinite(value), _all_finite(gradient)])
-    metric = _metric(task, state, n_batches)
-    state = _judged(task, dataclasses.replace(state, order=order, sound=sound), value, metric)
+    # Validation rows are judged once in each pass and at the end.
+    is_due = (task.valid is not None) & ((state.step % n_batches == 0) | (state.step == task.n_steps))
+    metric = _metric(task, state, is_due)
+    state = _judged(task, dataclasses.replace(state, order=order, sound=sound), value, metric, is_due)
     unit = {
         name: jnp.where(state.step == 0, _unit(name, gradient[name]), one) for name, one in state.unit.items()
     }
@@ -137,7 +141,7 @@ def step(task: Task, state: State) -> tuple[State, Float[Array, ""], Float[Array
         lambda new, old: jnp.where(goes_on, new, old), (moved, memory), (state.parameters, state.memory)
     )
     state = dataclasses.replace(state, step=state.step + 1, parameters=parameters, memory=memory, unit=unit)
-    return state, loss, metric
+    return state, (loss, metric, is_due)
 
 
 def scores(score_of: Any, model: Any, rows: Rows, inputs: Any) -> Float[Array, "n k"]:
@@ -180,9 +184,9 @@ def _penalty(task: Task, model: Any) -> Any:
     return (task.stiffness * task.distance(model, task.model)).sum() / (2 * task.rows.weight.sum())
 
 
-def _metric(task: Task, state: State, n_batches: Array) -> Float[Array, ""]:
-    """Judge by the validation rows, once in each pass and at the end; NaN otherwise."""
-    nothing = jnp.asarray(np.nan, task.rows.weight.dtype)
+def _metric(task: Task, state: State, is_due: Array) -> Float[Array, ""]:
+    """Judge by the validation rows, if it is time to; 0 otherwise, as NaN would alarm `jax_debug_nans`."""
+    nothing = jnp.zeros((), task.rows.weight.dtype)
     if task.valid is None:
         return nothing
     rows, inputs, score_of = task.valid.rows, task.valid.inputs, task.valid.score
@@ -194,26 +198,26 @@ def _metric(task: Task, state: State, n_batches: Array) -> Float[Array, ""]:
         shaped = score[:, 0] if task.loss.n_outputs is None else score
         return jnp.asarray(task.metric(shaped, rows.y, rows.weight), score.dtype)
 
-    is_due = (state.step % n_batches == 0) | (state.step == task.n_steps)
     return jax.lax.cond(is_due, measured, lambda: nothing)
 
 
-def _judged(task: Task, state: State, value: Array, metric: Array) -> State:
+def _judged(task: Task, state: State, value: Array, metric: Array, is_due: Array) -> State:
     """Keep the numbers if they are the best so far; of mini-batches nobody judges, the last are."""
     sound = state.sound.all()
-    if task.valid is None and task.batch_size is not None:
-        judged, better = value, sound
+    if task.valid is not None:
+        judged, is_judged = signed(metric, task.metric), is_due
     else:
-        judged = value if task.valid is None else signed(metric, task.metric)
-        better = sound & (judged < state.best)  # false for NaN
-    counts = jnp.ones((), bool) if task.valid is None else ~jnp.isnan(metric)
+        judged, is_judged = value, jnp.ones((), bool)
+    better = sound & is_judged & (judged < state.best)  # false for NaN
+    if task.valid is None and task.batch_size is not None:
+        better = sound
     kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), state.parameters, state.kept)
     return dataclasses.replace(
         state,
         kept=kept,
         best=jnp.where(better, judged, state.best),
         best_step=jnp.where(better, state.step, state.best_step),
-        since_best=jnp.where(better, 0, state.since_best + counts.astype(jnp.int32)),
+        since_best=jnp.where(better, 0, state.since_best + is_judged.astype(jnp.int32)),
     )
 
 
@@ -221,17 +225,18 @@ def _updates(
     task: Task, state: State, unit: Parameters, objective: Any, value: Array, gradient: Parameters
 ) -> tuple[Any, Any]:
     """Ask the optimizer. The default one sees gradients of about 1, and its steps are measured by the model."""
-    import optax
-
-    if task.rates is not None:
-        known = jax.tree.map(lambda g, u: g * u, gradient, unit)
+    optax = import_optax()
+    if task.rates is None:
+        optimizer = optax.with_extra_args_support(task.optimizer)  # such as a line search needs
+        extra = {"value": value, "grad": gradient, "value_fn": objective}
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes, whatever the caller's own setting
+            return optimizer.update(gradient, state.memory, state.parameters, **extra)
+    known = jax.tree.map(lambda g, u: g * u, gradient, unit)
+    with jax.numpy_dtype_promotion("standard"):
         updates, memory = task.optimizer.update(known, state.memory, state.parameters)
-        share = state.step.astype(value.dtype) / jnp.maximum(task.n_steps, 1).astype(value.dtype)
-        falling = (1 + jnp.cos(math.pi * share)) / 2
-        return jax.tree.map(lambda update, rate: -falling * rate * update, updates, task.rates), memory
-    optimizer = optax.with_extra_args_support(task.optimizer)  # such as a line search needs
-    extra = {"value": value, "grad": gradient, "value_fn": objective}
-    return optimizer.update(gradient, state.memory, state.parameters, **extra)
+    share = state.step.astype(value.dtype) / jnp.maximum(task.n_steps, 1).astype(value.dtype)
+    falling = (1 + jnp.cos(math.pi * share)) / 2
+    return jax.tree.map(lambda update, rate: -falling * rate * update, updates, task.rates), memory
 
 
 def _unit_shape(name: str, parameter: Any) -> tuple[int, ...]:
@@ -266,28 +271,32 @@ def run_chunk(task: Task, state: State, most: Any) -> tuple[State, Trace, Bool[A
 
     def one_more(carry: tuple[State, Trace]) -> tuple[State, Trace]:
         state, trace = carry
-        new, loss, metric = step(task, state)
+        new, found = step(task, state)
         place = state.step - first
-        trace = Trace(trace.loss.at[place].set(loss), trace.metric.at[place].set(metric))
-        return new, trace
+        return new, Trace(*(all_.at[place].set(one) for all_, one in zip(_parts(trace), found, strict=True)))
 
-    blank = jnp.full(CAPACITY, np.nan, dtype)
-    state, trace = jax.lax.while_loop(goes_on, one_more, (state, Trace(blank, blank)))
+    blank = jnp.zeros(CAPACITY, dtype)
+    trace = Trace(blank, blank, blank.astype(bool))
+    state, trace = jax.lax.while_loop(goes_on, one_more, (state, trace))
     return state, trace, has_ended(state)
+
+
+def _parts(trace: Trace) -> tuple[Array, Array, Array]:
+    return trace.loss, trace.metric, trace.judged
 
 
 def descend(task: Task, state: State, verbose: bool | None) -> tuple[State, np.ndarray, np.ndarray]:
     """Make the steps; return the last state, and the loss and the metric before each step and after the last."""
     total = int(task.n_steps) + 1
     losses, metrics, size, ended = [], [], 1, False
-    with progress_bar(total, "fine-tuning", verbose) as bar:
+    with progress_bar(total, "fine-tuning", verbose, "step") as bar:
         try:
             while not ended:
                 began = time.perf_counter()
                 new, trace, ended = run_chunk(task, state, np.int32(size))
                 count, ended = int(new.step) - int(state.step), bool(ended)
                 losses.append(np.asarray(trace.loss)[:count])
-                metrics.append(np.asarray(trace.metric)[:count])
+                metrics.append(np.where(trace.judged, trace.metric, np.nan)[:count])
                 state = new
                 bar.update(count)
                 bar.set_postfix({"loss": f"{losses[-1][-1]:.5g}"}, refresh=False)
