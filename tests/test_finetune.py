@@ -16,7 +16,8 @@ import twin
 import jboost
 from jboost import losses
 from jboost._model.leaves import leaf_numbers
-from jboost.differentiable import finetune, hard
+from jboost.differentiable import descent, finetune, hard
+from jboost.differentiable.descent import run_chunk
 
 N = 120
 SPEC = jboost.Spec(n_estimators=4, max_depth=2)
@@ -130,7 +131,7 @@ def test_losses_of_groups_and_of_all_rows_are_those_of_rows_where_these_stand_al
         return jnp.where(mask, jnp.square(score - y), 0).sum() / 2
 
     model, groups = model_of(), np.arange(N) // 3
-    options = {"steps": 5, "decay": 1.0}
+    options = {"steps": 5}
     alone, _ = finetune(model, losses.squared_error, X, 2 * y, **options)
     together, _ = finetune(model, jboost.BatchLoss(of_all), X, 2 * y, **options)
     grouped, _ = finetune(model, jboost.GroupLoss(of_group), X, 2 * y, groups=groups, **options)
@@ -213,6 +214,25 @@ def test_steps_that_are_too_large_lose_nothing():
     np.testing.assert_array_equal(found.leaf_value, model.leaf_value)
     with pytest.warns(RuntimeWarning, match="the loss rose"):
         finetune(model, losses.squared_error, X, 2 * y, optimizer=optax.sgd(3.0), steps=3)
+
+
+@pytest.mark.parametrize("n_calls", [0, 2])
+def test_an_interrupt_keeps_the_best_so_far(n_calls, monkeypatch):
+    X, y = rows()
+    calls = []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) > n_calls:
+            raise KeyboardInterrupt
+        return run_chunk(*arguments)
+
+    monkeypatch.setattr(descent, "run_chunk", interrupted)
+    with pytest.warns(UserWarning, match="interrupted"):
+        model, history = finetune(model_of(), losses.squared_error, X, 2 * y, valid=(X, 2 * y), steps=1000)
+    assert len(history.train_loss) == len(history.valid_metric)
+    assert (len(history.train_loss) > 0) == (n_calls > 0)
+    assert np.array_equal(model.leaf_value, model_of().leaf_value) == (n_calls == 0)
 
 
 @pytest.mark.parametrize(

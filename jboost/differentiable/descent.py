@@ -54,12 +54,8 @@ class Task:
     valid: Watched | None
     loss: Any
     metric: Metric | None  # None: the mean loss
-    stiffness: (
-        Float[Array, " k"] | None
-    )  # what the squared distance from the start is multiplied by, output by output
-    rates: (
-        Parameters | None
-    )  # what the default optimizer's steps are measured in; None with one of the user's
+    stiffness: Float[Array, " k"] | None  # times the squared distance from the start; None: no decay
+    rates: Parameters | None  # of the default optimizer's steps; None with one of the user's
     n_steps: Int[Array, ""]
     patience: Int[Array, ""]  # judgements without a better one after which to stop
     score: Callable[[Any, Any], Array] = static_field()  # (model, inputs) -> float [n k], without offsets
@@ -76,9 +72,7 @@ class State:
     parameters: Parameters
     memory: Any  # of the optimizer
     unit: Parameters  # that gradients are measured in by the default optimizer
-    order: (
-        Int[Array, " n"] | None
-    )  # of the rows in this pass, those of weight 0 last; None without mini-batches
+    order: Int[Array, " n"] | None  # of the rows in this pass, those of weight 0 last; None: no mini-batches
     key: Key[Array, ""]
     kept: Parameters  # the best so far
     best: Float[Array, ""]
@@ -296,7 +290,7 @@ def descend(task: Task, state: State, verbose: bool | None) -> tuple[State, np.n
                 new, trace, ended = run_chunk(task, state, np.int32(size))
                 count, ended = int(new.step) - int(state.step), bool(ended)
                 losses.append(np.asarray(trace.loss)[:count])
-                metrics.append(np.where(trace.judged, trace.metric, np.nan)[:count])
+                metrics.append(np.where(trace.judged, trace.metric, np.nan)[:count].astype(losses[-1].dtype))
                 state = new
                 bar.update(count)
                 bar.set_postfix({"loss": f"{losses[-1][-1]:.5g}"}, refresh=False)
@@ -304,4 +298,5 @@ def descend(task: Task, state: State, verbose: bool | None) -> tuple[State, np.n
                 size = int(np.clip(faster, 1, min(4 * size, CAPACITY)))
         except KeyboardInterrupt:
             warn(f"interrupted: the model is the best of the first {int(state.step)} steps")
-    return state, np.concatenate([*losses, []]), np.concatenate([*metrics, []])
+    nothing = np.zeros(0, task.rows.weight.dtype)
+    return state, np.concatenate([nothing, *losses]), np.concatenate([nothing, *metrics])

@@ -278,6 +278,8 @@ def _check_outputs(model: Any, problem: Problem) -> None:
 
 def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> None:
     """Say so where the steps went wrong, and raise where the model as it was given is no start."""
+    if not losses.size:  # interrupted before the first
+        return
     of_loss, of_gradient = np.asarray(state.sound)
     what = "loss" if not of_loss else "gradient of the loss"
     way_out = (
@@ -285,7 +287,7 @@ def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> No
         "optax.chain(optax.clip_by_global_norm(1.0), optimizer)"
     )
     if task.optimizer is default_optimizer() and task.rates is not None:
-        way_out = "give an optimizer with a lower learning rate, such as optax.adam(1e-4)"
+        way_out = "give an optimizer with a lower learning rate, such as optax.adam of a hundredth of the leaf values"
     if not (of_loss and of_gradient):
         last = int(state.step) - 1
         if last == 0:
