@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -107,18 +108,21 @@ def test_rows_are_scored_as_by_predict(policy, multi_output, monkeypatch):
 
 
 def test_units_of_the_target_do_not_matter():
+    """Nor how the leaf values are shared out between leaves and weights of trees."""
     X, y = rows()
     spec = dataclasses.replace(SPEC, n_estimators=3)
     found = []
-    for unit in (1.0, 1e-6, 1e6):
+    for unit, share in ((1.0, 1.0), (1e-6, 1.0), (1e6, 1.0), (1.0, 1e-3)):
         model, _ = jboost.fit(losses.squared_error, X, unit * y, spec=spec)
+        shared = {"leaf_value": model.leaf_value / share, "tree_weight": model.tree_weight * share}
+        model = dataclasses.replace(model, **shared)
         tuned, history = finetune(
             model, losses.squared_error, X, unit * (3 * y + 1), steps=300, by=ALL, decay=0.1
         )
         found.append(np.asarray(jboost.predict(tuned, X)) / unit)
         assert history.train_loss[-1] < 0.5 * history.train_loss[0]
-    np.testing.assert_allclose(found[1], found[0], rtol=0.01, atol=0.01)
-    np.testing.assert_allclose(found[2], found[0], rtol=0.01, atol=0.01)
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=0.01, atol=0.01)
 
 
 def test_losses_of_groups_and_of_all_rows_are_those_of_rows_where_these_stand_alone():
@@ -131,7 +135,7 @@ def test_losses_of_groups_and_of_all_rows_are_those_of_rows_where_these_stand_al
         return jnp.where(mask, jnp.square(score - y), 0).sum() / 2
 
     model, groups = model_of(), np.arange(N) // 3
-    options = {"steps": 5}
+    options: dict[str, Any] = {"steps": 5}
     alone, _ = finetune(model, losses.squared_error, X, 2 * y, **options)
     together, _ = finetune(model, jboost.BatchLoss(of_all), X, 2 * y, **options)
     grouped, _ = finetune(model, jboost.GroupLoss(of_group), X, 2 * y, groups=groups, **options)

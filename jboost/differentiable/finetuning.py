@@ -21,6 +21,7 @@ from jboost._spec import Hyper, Spec
 from jboost.boosting.on_host import check_not_traced
 from jboost.boosting.preparing import RowArguments, make_problem
 from jboost.boosting.rounds import Problem
+from jboost.boosting.trials import try_metric
 from jboost.differentiable.descent import Task, descend, first_state
 from jboost.differentiable.optimizers import check_optimizer, default_optimizer
 from jboost.differentiable.parameters import chosen, rates
@@ -199,6 +200,9 @@ def finetune(
         given = RowArguments(Binned(bins, model.edges, True), y, sample_weight, offset, groups, OF_ROWS)
         problem = make_problem(resolved, given, Spec(), Hyper(), valid, metric)
         _check_outputs(model, problem)
+        size = _batch_size(batch_size, problem)
+        if problem.metric is not None and problem.valid is not None:
+            try_metric(problem.metric, problem.valid, problem.loss.n_outputs)
         of_valid = None if valid is None else valid[0]
         task = make_task(model, problem, X, of_valid, resolved.numbers_per_row)
         task = dataclasses.replace(
@@ -209,7 +213,7 @@ def finetune(
             optimizer=default_optimizer() if optimizer is None else optimizer,
             n_steps=as_array(np.int32(steps)),
             patience=as_array(np.int32(patience)),
-            batch_size=_batch_size(batch_size, problem),
+            batch_size=size,
         )
         start = first_state(task, numbers, key)
         state, losses, metrics = descend(task, start, verbose)

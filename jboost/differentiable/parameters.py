@@ -49,15 +49,20 @@ def rates(model: Any, names: Sequence[str]) -> dict[str, Array]:
     The base score moves as far in a step as the leaves of all trees together do, a threshold by a share of the
     temperature.
     """
-    added = np.abs(np.asarray(_added(model), np.float64))
-    largest = added.max(axis=(0, 1), initial=0)
+    weight, base = (np.abs(np.asarray(one, np.float64)) for one in (model.tree_weight, model.base))
+    leaves = np.abs(np.asarray(model.leaf_value, np.float64))
+    largest = leaves.max(axis=(0, 1), initial=0)
     size = np.where(largest > 0, largest, 1)
-    of_trees = size * np.sqrt(np.square(added / size).mean(axis=1))  # [t k]
+    of_trees = size * np.sqrt(np.square(leaves / size).mean(axis=1))  # [t k]
     n_used = np.maximum((of_trees > 0).sum(axis=0), 1)
-    reach = of_trees.sum(axis=0)  # how far all trees together move a score
-    base = np.abs(np.asarray(model.base, np.float64))
+    reach = (weight[:, None] * of_trees).sum(axis=0)  # how far all trees together move a score
     reach = np.where(reach > 0, reach, np.where(base > 0, base, 1))
-    found = {"base": reach, "leaf_value": (reach / n_used)[None, None], "tree_weight": np.ones(1)}
+    typical = of_trees.sum(axis=0) / n_used
+    found = {
+        "base": reach,
+        "leaf_value": np.where(typical > 0, typical, reach / n_used)[None, None],
+        "tree_weight": np.array([weight.mean() if weight.any() else 1.0]),
+    }
     if isinstance(model, SoftEnsemble):
         found["threshold"] = np.full((1,) * model.threshold.ndim, float(model.temperature))
     return {name: as_array((RATE * found[name]).astype(model.base.dtype)) for name in names}

@@ -18,7 +18,6 @@ from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array
 from jboost.boosting.preparing import pad_rows
 from jboost.boosting.rounds import Problem
-from jboost.boosting.trials import try_metric
 from jboost.differentiable import hard
 from jboost.differentiable.descent import Task, Watched, scores
 from jboost.differentiable.parameters import distance
@@ -33,8 +32,6 @@ def make_task(model: Any, problem: Problem, X: Any, of_valid: Any, numbers_per_r
     score, inputs = _inputs(model, X, problem.bins, size)
     watched = None
     if problem.valid is not None:
-        if metric is not None:
-            try_metric(metric, problem.valid, loss.n_outputs)
         n_valid, pads = problem.valid.weight.size, loss.pads if metric is None else metric.pads
         n_valid = reusable_size(n_valid, numbers_per_row) if pads else n_valid
         score_valid, valid_inputs = _inputs(model, of_valid, problem.valid_bins, n_valid)
