@@ -24,10 +24,7 @@ import jboost
 from experiments.real_data import load_suite, loss_for
 from jboost.differentiable import finetune, harden, soften
 
-NAMES = (
-    "concrete", "wine_quality", "protein_casp", "spambase", "credit_default", "bike_sharing_hour",
-    "satimage",
-)  # fmt: skip
+NAMES = ("concrete", "wine_quality", "protein_casp", "spambase", "credit_default")
 TEMPERATURES = (0.1, 0.03, 0.01, 0.003)
 MOST_ROWS = 3000
 SPEC = jboost.Spec(n_estimators=300, max_depth=4, n_iter_no_change=20)

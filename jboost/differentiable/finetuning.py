@@ -108,7 +108,8 @@ def finetune(
         It sees the gradient of the mean loss. Optimizers that take ``value``, ``grad`` and ``value_fn``, such as
         `optax.lbfgs`, are given them. By default Adam, whose rate is 0.02 of the size of what is trained (of a typical
         leaf value, output by output; of the temperature, for thresholds) and falls to 0 as a cosine: the units of
-        target and loss do not matter.
+        target and loss do not matter. So 500 steps move a score by up to five times what the trees add to it; for more,
+        give another optimizer.
     steps : int
         Steps, at most.
     by : tuple of "leaf_value", "tree_weight", "base", and "threshold" of soft trees
@@ -165,15 +166,15 @@ def finetune(
 
     Examples
     --------
-    Ten rows of another domain, in which everything is higher by 5:
+    Eleven rows of another domain, in which everything is higher by 0.5:
 
     >>> import numpy as np, jboost
     >>> X = np.linspace(0, 1, 64)[:, None]
     >>> model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=20))
     >>> loss = jboost.losses.squared_error
-    >>> model, _ = jboost.differentiable.finetune(model, loss, X[::6], X[::6, 0] + 5, by=("base",))
-    >>> bool(abs(jboost.predict(model, X) - X[:, 0] - 5).max() < 0.1)
-    True
+    >>> model, _ = jboost.differentiable.finetune(model, loss, X[::6], X[::6, 0] + 0.5, by=("base",))
+    >>> round(float((jboost.predict(model, X) - X[:, 0]).mean()), 1)
+    0.5
     """
     is_soft = isinstance(model, SoftEnsemble)
     check_soft(model) if is_soft else check_model(model)

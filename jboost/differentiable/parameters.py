@@ -53,7 +53,8 @@ def rates(model: Any, names: Sequence[str]) -> dict[str, Array]:
     leaves = np.abs(np.asarray(model.leaf_value, np.float64))
     largest = leaves.max(axis=(0, 1), initial=0)
     size = np.where(largest > 0, largest, 1)
-    of_trees = size * np.sqrt(np.square(leaves / size).mean(axis=1))  # [t k]
+    filled = np.maximum((leaves > 0).sum(axis=1), 1)  # leaves without rows are 0
+    of_trees = size * np.sqrt(np.square(leaves / size).sum(axis=1) / filled)  # [t k]
     n_used = np.maximum((of_trees > 0).sum(axis=0), 1)
     reach = (weight[:, None] * of_trees).sum(axis=0)  # how far all trees together move a score
     reach = np.where(reach > 0, reach, np.where(base > 0, base, 1))
