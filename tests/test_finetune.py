@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import sys
 from typing import Any
 
 import jax
@@ -296,6 +297,12 @@ def test_a_transformation_is_told_what_to_do():
     X, y = rows()
     with pytest.raises(TypeError, match=r"jax\.grad of a loss"):
         jax.jit(lambda y: finetune(model_of(), losses.squared_error, X, y, steps=1)[0].base)(y)
+
+
+def test_without_optax_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optax", None)
+    with pytest.raises(ImportError, match=r"jboost\[differentiable\]"):
+        finetune(model_of(), losses.squared_error, *rows())
 
 
 def test_a_metric_that_is_no_number_is_refused():

@@ -23,7 +23,7 @@ from jboost.boosting.preparing import RowArguments, make_problem
 from jboost.boosting.rounds import Problem
 from jboost.boosting.trials import try_metric
 from jboost.differentiable.descent import Task, descend, first_state
-from jboost.differentiable.optimizers import check_optimizer, default_optimizer
+from jboost.differentiable.optimizers import check_optimizer, default_optimizer, import_optax
 from jboost.differentiable.parameters import chosen, rates
 from jboost.differentiable.soft import SoftEnsemble, check_soft
 from jboost.differentiable.tasks import adapted_loss, make_task, stiffness_of
@@ -176,6 +176,7 @@ def finetune(
     >>> round(float((jboost.predict(model, X) - X[:, 0]).mean()), 1)
     0.5
     """
+    import_optax()
     is_soft = isinstance(model, SoftEnsemble)
     check_soft(model) if is_soft else check_model(model)
     loss = _with_link_of(model, as_loss(loss))

@@ -67,8 +67,8 @@ def read_rows(edges: BinEdges, unit_bits: UInt32[Array, "f 2"], X: Any, dtype: A
     if is_traced(unit_bits):
         units = jax.lax.bitcast_convert_type(unit_bits, jnp.float32)
         # In two parts, as the digits beyond those of a float32 may be all that differs between values.
-        head = values.astype(np.float32)
-        with np.errstate(invalid="ignore"):  # infinity less infinity
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity less infinity
+            head = values.astype(np.float32)
             tail = np.nan_to_num((values - head).astype(np.float32))
         head, tail = jax.lax.optimization_barrier((head, tail))  # or they would be added beforehand
         from_centre = head - units[:, :1] + tail
