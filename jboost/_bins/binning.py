@@ -9,7 +9,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, UInt, UInt32
+from jaxtyping import Array, Float, Int, UInt, UInt32
 
 from jboost._bins import native
 from jboost._bins.arguments import categorical_mask, check_max_bins, check_missing, rows_for_edges
@@ -222,6 +222,14 @@ def _concrete_words(
     features: Features, table: Table, order: Sequence[int]
 ) -> tuple[UInt32[np.ndarray, "f n 2"], dict[int, np.ndarray]]:
     """Return numeric columns as float64 words, for traced edges, and the codes of categorical columns."""
+    values, rows = _concrete_values(features, table, order)
+    return host_words(values), rows
+
+
+def _concrete_values(
+    features: Features, table: Table, order: Sequence[int]
+) -> tuple[Float[np.ndarray, "f n"], dict[int, np.ndarray]]:
+    """Return the values of numeric columns, NaN where they are missing, and the codes of categorical columns."""
     values = np.full((len(order), table.shape[0]), np.nan)
     rows: dict[int, np.ndarray] = {}
     for j, known in enumerate(features.categories):
@@ -229,7 +237,20 @@ def _concrete_words(
             values[j] = table.numbers(order[j])
         else:
             rows[j] = category_codes(known, table.factor(order[j]), table.label(order[j]))
-    return host_words(values), rows
+    return values, rows
+
+
+def read_values(edges: BinEdges, X: Any) -> tuple[Float[np.ndarray, "f n"], Int[np.ndarray, "c n"]]:
+    """Return the values of concrete X and the codes of its categorical columns, as `read_bins` matches them to edges.
+
+    Values are NaN where they are missing, and in the categorical columns.
+    """
+    table = read_table(X, edges.features.missing)
+    values, rows = _concrete_values(edges.features, table, _match_columns(edges.features, table))
+    codes = np.zeros((len(rows), table.shape[0]), np.int32)
+    for place, row in enumerate(rows.values()):
+        codes[place] = row
+    return values, codes
 
 
 # ---------------------------------------------------------------- fitting X to edges

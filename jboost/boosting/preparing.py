@@ -246,11 +246,11 @@ def pad(problem: Problem, numbers_per_row: int) -> Problem:
     divided = mesh_for(n_rows) is not None
     engine = choose_engine(problem.spec, problem.growth, divided)
     bins = arrange_on_host(engine, problem.bins, n_rows)
-    problem = dataclasses.replace(problem, engine=engine, bins=bins, train=_pad_rows(train, n_rows))
+    problem = dataclasses.replace(problem, engine=engine, bins=bins, train=pad_rows(train, n_rows))
     if valid is not None and (problem.loss.pads if metric is None else metric.pads):
         n_rows = reusable_size(valid.weight.size, numbers_per_row)
         bins = as_array(pad_axis(np.asarray(problem.valid_bins), n_rows, axis=1))
-        problem = dataclasses.replace(problem, valid_bins=bins, valid=_pad_rows(valid, n_rows))
+        problem = dataclasses.replace(problem, valid_bins=bins, valid=pad_rows(valid, n_rows))
     return problem
 
 
@@ -259,7 +259,7 @@ def arranged(problem: Problem) -> Problem:
     return dataclasses.replace(problem, bins=arrange(problem.engine, problem.bins))
 
 
-def _pad_rows(rows: Rows, n_rows: int) -> Rows:
+def pad_rows(rows: Rows, n_rows: int) -> Rows:
     """Pad on the host, where a new shape costs no compilation; the rows added are in no group."""
     weight = np.asarray(rows.weight)
     filler = np.full(n_rows - weight.size, np.argmax(weight > 0))

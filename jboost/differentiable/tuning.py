@@ -18,7 +18,7 @@ from jboost.boosting.chunks import progress_bar
 from jboost.boosting.fitting import fit
 from jboost.boosting.loop import Posed
 from jboost.boosting.stopping import History
-from jboost.differentiable.optimizers import check_optimizer, follow
+from jboost.differentiable.optimizers import adam_in_any_unit, check_optimizer, follow
 from jboost.differentiable.risk import (
     NOT_FINITE,
     Fitted,
@@ -126,7 +126,9 @@ def tune(
     """
     names = check_names(by)
     n_draws, n_steps = check_count(draws, "draws", 0), check_count(steps, "steps", 1)
-    optimizer = check_optimizer(optimizer, RATE)
+    if optimizer is None:
+        optimizer = adam_in_any_unit(RATE)
+    check_optimizer(optimizer)
     options = {
         "sample_weight": sample_weight, "key": key, "offset": offset, "groups": groups, "sampler": sampler,
         "base_score": base_score, "feature_weights": feature_weights,
