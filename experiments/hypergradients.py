@@ -127,7 +127,8 @@ def measure(suite: Any, name: str) -> dict[str, Any]:
 def table(found: dict[str, dict[str, Any]]) -> str:
     """Return the losses against those of the start, in per cent, medians over the seeds."""
     lines = [
-        "| set | start | sweep, 20 fits | sweep, 64 fits | tune, 20 steps | tune, 20 steps of 4 draws | a step, in fits |",
+        "| set | start | sweep, 20 fits | sweep, 64 fits | tune, 20 steps | tune, 20 steps of 4 draws "
+        "| a step, in fits |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, one in found.items():

@@ -125,7 +125,7 @@ def measure_shift(data: Any, rank: np.ndarray) -> dict[str, float]:
         _, train, valid, test = parts_of(data, seed, likely)
         tuned = tune(LOSS, *train, valid=valid, by=("sample_weight",), spec=SPEC, hyper=HYPER, steps=15)
         edges = train[0].edges
-        both = jboost.Binned(np.concatenate([train[0].bins, valid[0].bins], axis=1), edges, True)
+        both = jboost.Binned(jnp.concatenate([train[0].bins, valid[0].bins], axis=1), edges, True)
         models = {
             "as drawn": fit(train),
             "learned weights": tuned.fit()[0],

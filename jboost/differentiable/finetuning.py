@@ -23,7 +23,7 @@ from jboost.boosting.preparing import RowArguments, make_problem
 from jboost.boosting.rounds import Problem
 from jboost.boosting.trials import try_metric
 from jboost.differentiable.descent import Task, descend, first_state
-from jboost.differentiable.optimizers import check_optimizer, adam_without_rate, import_optax
+from jboost.differentiable.optimizers import adam_without_rate, check_optimizer, import_optax
 from jboost.differentiable.parameters import chosen, rates
 from jboost.differentiable.soft import SoftEnsemble, check_soft
 from jboost.differentiable.tasks import adapted_loss, make_task, stiffness_of
