@@ -303,7 +303,7 @@ def test_a_function_that_was_replaced_has_no_name(monkeypatch):
 
     structure = structure_of(jboost.losses.logistic)
     assert naming.name_of(run_chunk.__wrapped__, (), structure) is not None
-    monkeypatch.setattr(jboost.losses, "_logistic", cube)
+    monkeypatch.setattr(jboost.losses.standard, "_logistic", cube)
     assert naming.name_of(run_chunk.__wrapped__, (), structure) is None
 
 

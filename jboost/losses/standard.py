@@ -1,8 +1,4 @@
-"""Losses of one row: the formula, from which JAX derives everything else.
-
-Each function below computes ``loss(score, y)`` for ONE row without weight; score is the raw score before the
-inverse link. Those that sum over outputs serve y [n] with a scalar score and y [n k] with a vector.
-"""
+"""The losses that peers have too: of numbers, counts and amounts, and classes."""
 
 from __future__ import annotations
 
@@ -15,7 +11,6 @@ import numpy as np
 from jax.tree_util import Partial
 
 from jboost._fixed_point.quantile import weighted_quantile
-from jboost._objective.batch import BatchLoss
 from jboost._objective.domains import (
     check_binary,
     check_label,
@@ -26,19 +21,10 @@ from jboost._objective.domains import (
     real_argument,
     with_number,
 )
-from jboost._objective.group import GroupLoss
-from jboost._objective.leaf_rules import Newton, Quantile
-from jboost._objective.links import INVERSE_LINKS as INVERSE_LINKS
+from jboost._objective.leaf_rules import Quantile
 from jboost._objective.links import exp, sigmoid, sigmoid_of_double, softmax_of_scores
 from jboost._objective.loss import Loss
 from jboost._runtime.typing import of_floats
-
-__all__ = [
-    "BatchLoss", "GroupLoss", "Loss", "Newton", "Quantile",
-    "absolute_error", "exponential", "gamma", "huber", "logistic", "poisson", "pseudo_huber", "quantile",
-    "softmax", "squared_error", "tweedie",
-]  # fmt: skip
-
 
 FEW = 6  # classes up to which sums over them are spelled out: a program grows with it, and so does its compilation
 
