@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -75,14 +76,15 @@ def _of_quadratic(a):
 
 # Where the third derivative is nowhere larger than the second, h grows at most by exp(|u|): c = (exp(a) - a - 1) / a^2.
 # Bach (2010), "Self-concordant analysis for logistic regression", proposition 1
-def _of_exponential(a):
+def of_exponential(a):
+    """Return c(a) of a loss whose third derivative is nowhere larger than the second."""
     a = jnp.maximum(a, 1e-2)
     return (jnp.expm1(a) - a) / jnp.square(a)
 
 
 # Scores move apart by up to 2 a, and u' H u, the variance of u under p, is at most 2 sum_j p_j (1 - p_j) u_j^2
 def _of_softmax(a):
-    return 2 * _of_exponential(2 * a)
+    return 2 * of_exponential(2 * a)
 
 
 # --- Regression ---------------------------------------------------------------------------------------------
@@ -156,8 +158,12 @@ def quantile(level: float) -> Loss:
 # L = r^2 / 2 if |r| <= delta, delta (|r| - delta / 2) beyond, with r = score - y;  g = r clipped to +-delta
 @of_floats
 def _huber(score, y, delta):
-    size = jnp.abs(score - y)
-    return jnp.sum(jnp.where(size <= delta, 0.5 * jnp.square(size), delta * (size - 0.5 * delta)))
+    return jnp.sum(linear_beyond(delta, jnp.abs(score - y)))
+
+
+def linear_beyond(delta, size):
+    """Return the Huber loss of the size of a residual."""
+    return jnp.where(size <= delta, 0.5 * jnp.square(size), delta * (size - 0.5 * delta))
 
 
 def huber(delta: float | None = None, level: float = 0.9) -> Loss:
@@ -229,17 +235,18 @@ def _robust(function: Callable[..., jax.Array], name: str, delta: float | None, 
         hessian="first_order",
         check_target=check_real,
         name=name if follows else with_number(name, delta),
-        adapt=Partial(_with_delta_of_residuals, level=level) if follows else None,
+        adapt=Partial(with_delta_of_residuals, level=level) if follows else None,
     )
 
 
-def _with_delta_of_residuals(function, score, y, weight, level):
+def with_delta_of_residuals(function, score, y, weight, level):
+    """Return the loss with the delta that the residuals ask for, output by output."""
     residual = (y - score).reshape(weight.size, -1)
-    delta = [_spread(column, weight, level) for column in residual.T]
-    return Partial(function.func, delta=jnp.stack(delta).reshape(score.shape[1:]))
+    delta = [spread(column, weight, level) for column in residual.T]
+    return Partial(function.func, **function.keywords | {"delta": jnp.stack(delta).reshape(score.shape[1:])})
 
 
-def _spread(residual, weight, level):
+def spread(residual, weight, level):
     """Return the quantile of the distances of residuals from their median."""
     size = jnp.abs(residual - weighted_quantile(residual, weight, 0.5))
     delta = weighted_quantile(size, weight, level)
@@ -262,7 +269,7 @@ poisson = Loss(
     check_target=check_non_negative,
     name="poisson",
     constant=_log_of_mean,
-    majorant=_of_exponential,
+    majorant=of_exponential,
 )
 
 
@@ -278,7 +285,7 @@ gamma = Loss(
     check_target=check_positive,
     name="gamma",
     constant=_log_of_mean,
-    majorant=_of_exponential,
+    majorant=of_exponential,
 )
 
 
@@ -317,7 +324,7 @@ def tweedie(power: float) -> Loss:
         check_target=check_non_negative,
         name=with_number("tweedie", power),
         constant=_log_of_mean,
-        majorant=_of_exponential,
+        majorant=of_exponential,
     )
 
 
@@ -336,7 +343,7 @@ logistic = Loss(
     check_target=check_probability,
     name="logistic",
     constant=_log_odds,
-    majorant=_of_exponential,
+    majorant=of_exponential,
 )
 
 
@@ -353,7 +360,7 @@ exponential = Loss(
     check_target=check_binary,
     name="exponential",
     constant=_half_log_odds,
-    majorant=_of_exponential,
+    majorant=of_exponential,
 )
 
 
@@ -395,11 +402,7 @@ def softmax(n_classes: int) -> Loss:
     >>> round(float(losses.softmax(4)(jnp.zeros(4), 2)), 4)
     1.3863
     """
-    if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer):
-        raise TypeError(f"n_classes must be an integer; got {n_classes!r}")
-    n_classes = int(n_classes)
-    if n_classes < 2:
-        raise ValueError(f"n_classes must be at least 2; got {n_classes}")
+    n_classes = class_count(n_classes)
     return Loss(
         _softmax,
         n_outputs=n_classes,
@@ -410,3 +413,12 @@ def softmax(n_classes: int) -> Loss:
         diagonal=_softmax_diagonal if n_classes > FEW else None,
         majorant=_of_softmax,
     )
+
+
+def class_count(n_classes: Any) -> int:
+    """Return a number of classes as an int; raise unless it is one of at least 2."""
+    if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer):
+        raise TypeError(f"n_classes must be an integer; got {n_classes!r}")
+    if n_classes < 2:
+        raise ValueError(f"n_classes must be at least 2; got {n_classes}")
+    return int(n_classes)
