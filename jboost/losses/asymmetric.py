@@ -14,7 +14,7 @@ from jboost.losses.special import moment, with_slopes
 from jboost.losses.standard import linear_beyond, of_exponential, with_delta_of_residuals
 
 
-def linex(rate: float) -> Loss:
+def linex(rate: float | Array) -> Loss:
     """Return the linear-exponential loss: (exp(rate r) - rate r - 1) / rate^2 of r = score - y.
 
     For a positive rate it rises exponentially where the score is above y and linearly where it is below; for a negative
@@ -45,7 +45,7 @@ def linex(rate: float) -> Loss:
     )
 
 
-def expectile(level: float) -> Loss:
+def expectile(level: float | Array) -> Loss:
     """Return the asymmetric squared error, minimised by the `level` expectile of y; at 0.5 it is the squared error.
 
     A residual r counts level r^2 where y is above the score and (1 - level) r^2 where it is below.
@@ -74,7 +74,9 @@ def expectile(level: float) -> Loss:
     )
 
 
-def asymmetric_huber(asymmetry: float, delta: float | None = None, level: float = 0.9) -> Loss:
+def asymmetric_huber(
+    asymmetry: float | Array, delta: float | Array | None = None, level: float | Array = 0.9
+) -> Loss:
     """Return a Huber loss times 2 asymmetry where y is above the score, and 2 (1 - asymmetry) where it is below.
 
     Its best constant is an M-quantile, between a quantile (a small delta) and an expectile (a large one). At 0.5 it is

@@ -21,7 +21,7 @@ from jboost.losses.wrapping import check_wrapped, curvature_of
 LARGEST_RATE = 100.0  # -log(beta), from which on one row is as good as many
 
 
-def focal(gamma: float = 2.0) -> Loss:
+def focal(gamma: float | jax.Array = 2.0) -> Loss:
     """Return the focal loss of log odds: the log loss times (1 - p)^gamma, p the probability of what y is, 0 or 1.
 
     Rows that are predicted well count less, the more so the larger gamma is; at 0 it is the log loss. As curvature it
@@ -54,7 +54,7 @@ def focal(gamma: float = 2.0) -> Loss:
     )
 
 
-def softmax_focal(n_classes: int, gamma: float = 2.0) -> Loss:
+def softmax_focal(n_classes: int, gamma: float | jax.Array = 2.0) -> Loss:
     """Return the focal loss of `n_classes` scores; y [n] holds class numbers from 0.
 
     Parameters
@@ -86,7 +86,7 @@ def softmax_focal(n_classes: int, gamma: float = 2.0) -> Loss:
     )
 
 
-def class_balanced(loss: Loss, counts: Any, beta: float = 0.999) -> Loss:
+def class_balanced(loss: Loss, counts: Any, beta: float | jax.Array = 0.999) -> Loss:
     r"""Return a loss of classes times a weight for each, one over the effective number of its rows.
 
     That is :math:`(1 - \beta^n) / (1 - \beta)` of n rows: each new one tells less than the one before. The weights are

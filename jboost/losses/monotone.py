@@ -18,7 +18,7 @@ from jboost._runtime.typing import is_traced
 from jboost.losses.wrapping import check_wrapped, curvature_of
 
 
-def monotone_link(log_slopes: Any, low: float, high: float) -> Partial:
+def monotone_link(log_slopes: Any, low: float | Array, high: float | Array) -> Partial:
     """Return a rising function of scores, a quadratic spline that maps `low` to `low` and `high` to `high`.
 
     Its slope is linear between knots that lie equally far apart from `low` to `high`, and constant beyond.

@@ -21,7 +21,7 @@ MOST_NEGATIVE = -(2.0**40)  # as a shape: the loss is that of minus infinity the
 STEP = 0.125  # of the sum for the normaliser
 
 
-def general_robust(shape: float = 1.0, scale: float | None = None) -> Loss:
+def general_robust(shape: float | Array = 1.0, scale: float | Array | None = None) -> Loss:
     r"""Return Barron's general robust loss, times the square of its scale.
 
     .. math:: c^2 \frac{2 - \alpha}{\alpha} \left(\left(\frac{(r / c)^2}{2 - \alpha} + 1\right)^{\alpha / 2} - 1\right)
@@ -66,7 +66,7 @@ def general_robust(shape: float = 1.0, scale: float | None = None) -> Loss:
     )
 
 
-def general_robust_nll(shape: float = 1.0, scale: float = 1.0) -> Loss:
+def general_robust_nll(shape: float | Array = 1.0, scale: float | Array = 1.0) -> Loss:
     r"""Return the negative log density of which the general robust loss is a part: by it shape and scale are learned.
 
     .. math:: \rho(r / c, \alpha) + \log c + \log Z(\alpha), \qquad Z(\alpha) = \int \exp(-\rho(x, \alpha)) dx
@@ -179,7 +179,7 @@ def _b(shape: Array) -> Array:
     return jnp.maximum(2 - shape, jnp.finfo(shape.dtype).eps)
 
 
-def partition(shape: Array) -> Array:
+def partition(shape: Any) -> Array:
     """Return Z, the integral of exp(-rho) over all residuals, for shapes of 0 to 2 in an array of any shape.
 
     With x = sqrt(b) sinh(v) it is an integral over all v of a smooth function, of which the trapezoid rule errs by
