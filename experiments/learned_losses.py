@@ -148,12 +148,10 @@ def verdict(found: dict[str, list[dict[str, Any]]]) -> str:
 
 def draw_picture(found: dict[str, list[dict[str, Any]]], path: Path) -> None:
     """Draw how the shapes were learned, and the errors beside those of the Huber loss."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    figure = Figure(figsize=(8, 3), layout="constrained")
+    left, right = figure.subplots(1, 2)
     for name, seeds in found.items():
         left.plot(np.median([one["shapes"] for one in seeds], axis=0), label=name.replace("_", " "))
     left.set(xlabel="step of Adam", ylabel="shape", ylim=(0, 2))
