@@ -44,7 +44,7 @@ def focal(gamma: float | jax.Array = 2.0) -> Loss:
     >>> [round(float(losses.focal(gamma)(0.0, 1)), 4) for gamma in (0.0, 2.0)]
     [0.6931, 0.1733]
     """
-    gamma = _gamma_argument(gamma)
+    gamma = real_argument(gamma, "gamma", 0, np.inf, ends=(0,))
     return Loss(
         Partial(_focal, gamma=gamma),
         inverse_link=sigmoid,
@@ -75,7 +75,7 @@ def softmax_focal(n_classes: int, gamma: float | jax.Array = 2.0) -> Loss:
     >>> round(float(losses.softmax_focal(4, 1.0)(jnp.zeros(4), 2)), 4)
     1.0397
     """
-    n_classes, gamma = class_count(n_classes), _gamma_argument(gamma)
+    n_classes, gamma = class_count(n_classes), real_argument(gamma, "gamma", 0, np.inf, ends=(0,))
     return Loss(
         Partial(_softmax_focal, gamma=gamma),
         n_outputs=n_classes,
@@ -134,20 +134,11 @@ def class_balanced(loss: Loss, counts: Any, beta: float | jax.Array = 0.999) -> 
     )
 
 
-def _gamma_argument(gamma: Any) -> Any:
-    return (
-        0.0
-        if not is_traced(gamma) and gamma == 0
-        else real_argument(gamma, "gamma", 0, np.inf, " (0 is one too)")
-    )
-
-
 def _rate_argument(beta: Any) -> Any:
     """Return -log(beta), in which nothing is lost near 1."""
     if is_traced(beta):
         return jnp.minimum(-jnp.log(jnp.maximum(beta, jnp.finfo(jnp.result_type(beta)).tiny)), LARGEST_RATE)
-    edges = [edge for edge in (0.0, 1.0) if beta == edge and not isinstance(beta, bool)]
-    beta = edges[0] if edges else real_argument(beta, "beta", 0, 1, " (0 and 1 are possible too)")
+    beta = real_argument(beta, "beta", 0, 1, ends=(0, 1))
     return float(-np.log(max(beta, np.exp(-LARGEST_RATE))))
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from jboost._objective.domains import check_real, real_argument, with_number
 from jboost._objective.loss import Loss
-from jboost._runtime.typing import is_traced, of_floats
+from jboost._runtime.typing import of_floats
 from jboost.losses.special import moment, with_slopes
 from jboost.losses.standard import spread
 
@@ -55,7 +55,7 @@ def general_robust(shape: float | Array = 1.0, scale: float | Array | None = Non
     >>> [round(float(losses.general_robust(shape, 1.0)(0.0, 3.0)), 3) for shape in (2.0, 1.0, 0.0, -2.0)]
     [4.5, 2.162, 1.705, 1.385]
     """
-    shape, follows = _shape_argument(shape, -np.inf), scale is None
+    shape, follows = real_argument(shape, "shape", -np.inf, 2, ends=(-np.inf, 2)), scale is None
     scale = 1.0 if scale is None else real_argument(scale, "scale", 0, np.inf)
     return Loss(
         Partial(_robust, shape=shape, scale=scale),
@@ -98,20 +98,14 @@ def general_robust_nll(shape: float | Array = 1.0, scale: float | Array = 1.0) -
     >>> round(float(losses.general_robust_nll(2.0, 1.0)(0.0, 1.0)), 4)
     1.4189
     """
-    shape, scale = _shape_argument(shape, 0), real_argument(scale, "scale", 0, np.inf)
+    shape = real_argument(shape, "shape", 0, 2, ends=(0, 2))
+    scale = real_argument(scale, "scale", 0, np.inf)
     return Loss(
         Partial(_robust_nll, shape=shape, scale=scale),
         curvature=Partial(_reweighted, shape=shape, scale=scale),
         check_target=check_real,
         name=with_number("general_robust_nll", shape),
     )
-
-
-def _shape_argument(shape: Any, least: float) -> Any:
-    if not is_traced(shape) and np.ndim(shape) == 0 and shape in (least, 2) and not isinstance(shape, bool):
-        return float(shape)
-    advice = "" if least == 0 else ", or minus infinity, or 2"
-    return real_argument(shape, "shape", least, 2, advice)
 
 
 # L = c^2 rho(r / c), r = score - y;  g = r w,  w = (1 + (r / c)^2 / b)^(shape / 2 - 1),  b = 2 - shape
