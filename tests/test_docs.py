@@ -60,7 +60,7 @@ PUBLIC = _public_names()
 CALLABLES = [(name, value) for name, value in PUBLIC if inspect.isclass(value) or inspect.isroutine(value)]
 
 
-LONG = ("how-to-extend.md",)  # pages whose examples take long
+LONG = ("how-to-extend.md", "learned-losses.md")  # pages whose examples take long
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 
 import jboost
 from jboost import BatchLoss, Spec, losses
-from jboost.losses import FEW, Loss
+from jboost.losses import Loss
+from jboost.losses.standard import FEW
 from tests.of_rows import raw_value_grad_hess
 
 N, K = 80, 8

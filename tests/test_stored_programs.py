@@ -300,10 +300,11 @@ def test_what_holds_something_else_has_no_name(part):
 
 def test_a_function_that_was_replaced_has_no_name(monkeypatch):
     from jboost.boosting.chunks import run_chunk
+    from jboost.losses import standard
 
     structure = structure_of(jboost.losses.logistic)
     assert naming.name_of(run_chunk.__wrapped__, (), structure) is not None
-    monkeypatch.setattr(jboost.losses, "_logistic", cube)
+    monkeypatch.setattr(standard, "_logistic", cube)
     assert naming.name_of(run_chunk.__wrapped__, (), structure) is None
 
 

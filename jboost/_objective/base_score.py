@@ -81,11 +81,17 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     rows = dataclasses.replace(rows, weight=weight)
     share = weight / jax.lax.stop_gradient(total(weight, reduce))
     origin = jnp.zeros(loss.n_outputs or 1, dtype)
-    moments, closed_over = with_explicit_closure(_moments_of_loss(loss, reduce), origin, rows, share)
-    parameters = (*closed_over, *jax.tree.leaves((rows, share)))
+
+    def explicit(loss: Any) -> tuple[Callable[..., _Moments], tuple[Any, ...]]:
+        moments, closed_over = with_explicit_closure(_moments_of_loss(loss, reduce), origin, rows, share)
+        return moments, (*closed_over, *jax.tree.leaves((rows, share)))
+
+    moments, parameters = explicit(loss)
     frozen, rows_frozen, share_frozen = jax.lax.stop_gradient((parameters, rows, share))
     start = _mean_of_target(loss, rows_frozen, share_frozen, reduce)
     minimum = _minimise(lambda constant: moments(constant, *frozen), origin, start, loss.needs_all_rows)
+    if loss.curvature is not None:  # which may be another than the derivative of the gradient
+        moments, parameters = explicit(dataclasses.replace(loss, curvature=None, hessian="first_order"))
     return _with_implicit_derivative(moments, minimum.constant, *parameters)
 
 

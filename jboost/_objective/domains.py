@@ -11,18 +11,26 @@ import numpy as np
 from jboost._runtime.typing import is_traced
 
 
-def real_argument(value: Any, name: str, low: float, high: float, advice: str = "") -> Any:
-    """Return `value` as a float, a traced one as it is; raise unless it lies strictly between `low` and `high`."""
+def real_argument(
+    value: Any, name: str, low: float, high: float, advice: str = "", ends: tuple[float, ...] = ()
+) -> Any:
+    """Return `value` as a float, a traced one as it is; raise unless it lies between `low` and `high`.
+
+    Strictly between them, or at those that `ends` names.
+    """
     if is_traced(value):
         return value
     if isinstance(value, np.ndarray | jax.Array) and value.ndim == 0:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{name} must be a real number; got {value!r}")
-    if not low < value < high:
-        expected = (
-            "positive and finite" if (low, high) == (0, np.inf) else f"strictly between {low} and {high}"
-        )
+    if not (low < value < high or value in ends):
+        if ends:
+            expected = f"between {low} and {high}, {' and '.join(map(str, ends))} included"
+        elif (low, high) == (0, np.inf):
+            expected = "positive and finite"
+        else:
+            expected = f"strictly between {low} and {high}"
         raise ValueError(f"{name} must be {expected}; got {value!r}{advice}")
     return float(value)
 

@@ -156,7 +156,7 @@ def as_loss(loss: Any) -> Any:
         raise TypeError(
             f"loss must be a function or a Loss, such as jboost.losses.squared_error, got {loss!r}"
         )
-    if getattr(loss, "__module__", None) == "jboost.losses":
+    if (getattr(loss, "__module__", None) or "").startswith("jboost.losses."):
         name = f"jboost.losses.{getattr(loss, '__name__', '')}"
         raise TypeError(f"loss must be a Loss, and {name} makes one: call it, as in {name}(...)")
     if not callable(loss) or isinstance(loss, type):

@@ -1,13 +1,10 @@
-"""Losses of one row: the formula, from which JAX derives everything else.
-
-Each function below computes ``loss(score, y)`` for ONE row without weight; score is the raw score before the
-inverse link. Those that sum over outputs serve y [n] with a scalar score and y [n k] with a vector.
-"""
+"""The losses that peers have too: of numbers, counts and amounts, and classes."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +12,6 @@ import numpy as np
 from jax.tree_util import Partial
 
 from jboost._fixed_point.quantile import weighted_quantile
-from jboost._objective.batch import BatchLoss
 from jboost._objective.domains import (
     check_binary,
     check_label,
@@ -26,19 +22,10 @@ from jboost._objective.domains import (
     real_argument,
     with_number,
 )
-from jboost._objective.group import GroupLoss
-from jboost._objective.leaf_rules import Newton, Quantile
-from jboost._objective.links import INVERSE_LINKS as INVERSE_LINKS
+from jboost._objective.leaf_rules import Quantile
 from jboost._objective.links import exp, sigmoid, sigmoid_of_double, softmax_of_scores
 from jboost._objective.loss import Loss
 from jboost._runtime.typing import of_floats
-
-__all__ = [
-    "BatchLoss", "GroupLoss", "Loss", "Newton", "Quantile",
-    "absolute_error", "exponential", "gamma", "huber", "logistic", "poisson", "pseudo_huber", "quantile",
-    "softmax", "squared_error", "tweedie",
-]  # fmt: skip
-
 
 FEW = 6  # classes up to which sums over them are spelled out: a program grows with it, and so does its compilation
 
@@ -89,14 +76,15 @@ def _of_quadratic(a):
 
 # Where the third derivative is nowhere larger than the second, h grows at most by exp(|u|): c = (exp(a) - a - 1) / a^2.
 # Bach (2010), "Self-concordant analysis for logistic regression", proposition 1
-def _of_exponential(a):
+def of_exponential(a):
+    """Return c(a) of a loss whose third derivative is nowhere larger than the second."""
     a = jnp.maximum(a, 1e-2)
     return (jnp.expm1(a) - a) / jnp.square(a)
 
 
 # Scores move apart by up to 2 a, and u' H u, the variance of u under p, is at most 2 sum_j p_j (1 - p_j) u_j^2
 def _of_softmax(a):
-    return 2 * _of_exponential(2 * a)
+    return 2 * of_exponential(2 * a)
 
 
 # --- Regression ---------------------------------------------------------------------------------------------
@@ -170,8 +158,12 @@ def quantile(level: float) -> Loss:
 # L = r^2 / 2 if |r| <= delta, delta (|r| - delta / 2) beyond, with r = score - y;  g = r clipped to +-delta
 @of_floats
 def _huber(score, y, delta):
-    size = jnp.abs(score - y)
-    return jnp.sum(jnp.where(size <= delta, 0.5 * jnp.square(size), delta * (size - 0.5 * delta)))
+    return jnp.sum(linear_beyond(delta, jnp.abs(score - y)))
+
+
+def linear_beyond(delta, size):
+    """Return the Huber loss of the size of a residual."""
+    return jnp.where(size <= delta, 0.5 * jnp.square(size), delta * (size - 0.5 * delta))
 
 
 def huber(delta: float | None = None, level: float = 0.9) -> Loss:
@@ -243,17 +235,18 @@ def _robust(function: Callable[..., jax.Array], name: str, delta: float | None, 
         hessian="first_order",
         check_target=check_real,
         name=name if follows else with_number(name, delta),
-        adapt=Partial(_with_delta_of_residuals, level=level) if follows else None,
+        adapt=Partial(with_delta_of_residuals, level=level) if follows else None,
     )
 
 
-def _with_delta_of_residuals(function, score, y, weight, level):
+def with_delta_of_residuals(function, score, y, weight, level):
+    """Return the loss with the delta that the residuals ask for, output by output."""
     residual = (y - score).reshape(weight.size, -1)
-    delta = [_spread(column, weight, level) for column in residual.T]
-    return Partial(function.func, delta=jnp.stack(delta).reshape(score.shape[1:]))
+    delta = [spread(column, weight, level) for column in residual.T]
+    return Partial(function.func, **function.keywords | {"delta": jnp.stack(delta).reshape(score.shape[1:])})
 
 
-def _spread(residual, weight, level):
+def spread(residual, weight, level):
     """Return the quantile of the distances of residuals from their median."""
     size = jnp.abs(residual - weighted_quantile(residual, weight, 0.5))
     delta = weighted_quantile(size, weight, level)
@@ -276,7 +269,7 @@ poisson = Loss(
     check_target=check_non_negative,
     name="poisson",
     constant=_log_of_mean,
-    majorant=_of_exponential,
+    majorant=of_exponential,
 )
 
 
@@ -292,7 +285,7 @@ gamma = Loss(
     check_target=check_positive,
     name="gamma",
     constant=_log_of_mean,
-    majorant=_of_exponential,
+    majorant=of_exponential,
 )
 
 
@@ -331,7 +324,7 @@ def tweedie(power: float) -> Loss:
         check_target=check_non_negative,
         name=with_number("tweedie", power),
         constant=_log_of_mean,
-        majorant=_of_exponential,
+        majorant=of_exponential,
     )
 
 
@@ -350,7 +343,7 @@ logistic = Loss(
     check_target=check_probability,
     name="logistic",
     constant=_log_odds,
-    majorant=_of_exponential,
+    majorant=of_exponential,
 )
 
 
@@ -367,7 +360,7 @@ exponential = Loss(
     check_target=check_binary,
     name="exponential",
     constant=_half_log_odds,
-    majorant=_of_exponential,
+    majorant=of_exponential,
 )
 
 
@@ -409,11 +402,7 @@ def softmax(n_classes: int) -> Loss:
     >>> round(float(losses.softmax(4)(jnp.zeros(4), 2)), 4)
     1.3863
     """
-    if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer):
-        raise TypeError(f"n_classes must be an integer; got {n_classes!r}")
-    n_classes = int(n_classes)
-    if n_classes < 2:
-        raise ValueError(f"n_classes must be at least 2; got {n_classes}")
+    n_classes = class_count(n_classes)
     return Loss(
         _softmax,
         n_outputs=n_classes,
@@ -424,3 +413,12 @@ def softmax(n_classes: int) -> Loss:
         diagonal=_softmax_diagonal if n_classes > FEW else None,
         majorant=_of_softmax,
     )
+
+
+def class_count(n_classes: Any) -> int:
+    """Return a number of classes as an int; raise unless it is one of at least 2."""
+    if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer):
+        raise TypeError(f"n_classes must be an integer; got {n_classes!r}")
+    if n_classes < 2:
+        raise ValueError(f"n_classes must be at least 2; got {n_classes}")
+    return int(n_classes)
