@@ -53,7 +53,8 @@ def adam_in_any_unit(rate: float) -> Any:
 
 def follow(optimizer: Any, gradient: Any, state: Any, place: Any) -> tuple[Any, Any]:
     """Return the place after a step, and the state of the optimizer."""
-    return _follow(optimizer.update, gradient, state, place)
+    with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes, whatever the caller's own setting
+        return _follow(optimizer.update, gradient, state, place)
 
 
 @functools.partial(jax.jit, static_argnums=0)
