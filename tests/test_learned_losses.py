@@ -402,14 +402,8 @@ def balanced(gamma, beta):
     [
         (lambda slope, shape: linked(jnp.float32(slope), shape), "real", ((0.5, 0.5), (-0.5, 1.5))),
         (balanced, "binary", ((0.5, 0.9), (2.0, 0.99))),
-        pytest.param(
-            lambda gamma, beta: losses.class_balanced(losses.softmax_focal(3, gamma), [50, 40, 9], beta),
-            "class",
-            ((0.5, 0.9), (2.0, 0.99)),
-            marks=pytest.mark.slow,
-        ),
     ],
-    ids=["linked", "balanced", "softmax"],
+    ids=["linked", "balanced"],
 )
 def test_other_numbers_compile_nothing_and_count(make, target, values, monkeypatch):
     monkeypatch.setattr(programs, "MAX_MAPS", 2**62)
@@ -423,27 +417,23 @@ def test_other_numbers_compile_nothing_and_count(make, target, values, monkeypat
     assert not np.array_equal(first.leaf_value, second.leaf_value)
 
 
-@pytest.mark.parametrize(
-    ("make", "target", "at"),
-    [(linked, "real", (0.7, 0.0)), pytest.param(balanced, "binary", (1.5, 0.97), marks=pytest.mark.slow)],
-    ids=["link, and a shape of 0", "gamma and beta"],
-)
-def test_derivatives_of_a_fit_by_numbers_are_those_of_finite_differences(make, target, at, x64):
-    """Of a function of the scores after two rounds; the splits stay as they are under a small change."""
+@pytest.mark.slow
+def test_derivatives_of_a_fit_by_numbers_are_those_of_finite_differences(x64):
+    """By the slope of a link and a shape of 0, of the scores after two rounds; the splits stay under a small change."""
     rows, spec, hyper = problem("plain"), Spec(n_estimators=2, max_depth=2), Hyper(learning_rate=0.7)
 
     @jax.jit
     @jax.value_and_grad
     def total(numbers):
-        model, _ = jboost.fit(make(*numbers), rows.data, rows.targets[target], spec=spec, hyper=hyper)
+        model, _ = jboost.fit(linked(*numbers), rows.data, rows.targets["real"], spec=spec, hyper=hyper)
         return jnp.sum(jnp.sin(jboost.predict(model, rows.data)))
 
-    numbers, step = np.asarray(at), 1e-6
+    numbers, step = np.array([0.7, 0.0]), 1e-6
     value, found = total(numbers)
-    for i, shift in enumerate(step * np.eye(2)):
-        up = total(numbers + shift)[0]
-        down = 2 * value - total(numbers + shift)[0] if at[i] == 0 else total(numbers - shift)[0]
-        np.testing.assert_allclose(found[i], (up - down) / (2 * step), rtol=1e-4, atol=1e-6)
+    up, down = (total(numbers + np.array([shift, 0.0]))[0] for shift in (step, -step))
+    np.testing.assert_allclose(found[0], (up - down) / (2 * step), rtol=1e-5)
+    beside = total(numbers + np.array([0.0, step]))[0]  # there is nothing below 0
+    np.testing.assert_allclose(found[1], (beside - value) / step, rtol=1e-4)
 
 
 def test_a_learned_link_is_applied_by_hand():
