@@ -44,7 +44,7 @@ def mean_and_log_deviation(y: Any, mean: Any) -> Any:
 
 
 normal = location_scale("normal", NORMAL, constant=mean_and_log_deviation)
-laplace = location_scale("laplace", LAPLACE, curvature="fisher")
+laplace = location_scale("laplace", LAPLACE)
 logistic = location_scale("logistic", LOGISTIC)
 
 
@@ -181,7 +181,7 @@ gamma = Distribution(
     variance=_gamma_variance,
     cdf=_gamma_cdf,
     log_sf=_gamma_log_sf,
-    quantile=Partial(inverse, cdf=Partial(_gamma_cdf), search=search_positive),
+    quantile=Partial(inverse, cdf=_gamma_cdf, search=search_positive),
     sample=_gamma_sample,
     crps=_gamma_crps,
     fisher=_gamma_fisher,
@@ -247,7 +247,7 @@ inverse_gaussian = Distribution(
     variance=_inverse_gaussian_variance,
     cdf=_inverse_gaussian_cdf,
     log_sf=_inverse_gaussian_log_sf,
-    quantile=Partial(inverse, cdf=Partial(_inverse_gaussian_cdf), search=search_positive),
+    quantile=Partial(inverse, cdf=_inverse_gaussian_cdf, search=search_positive),
     fisher=_inverse_gaussian_fisher,
     constant=_inverse_gaussian_constant,
     check_target=check_positive,
@@ -311,7 +311,7 @@ beta = Distribution(
     mean=_beta_mean,
     variance=_beta_variance,
     cdf=_beta_cdf,
-    quantile=Partial(inverse, cdf=Partial(_beta_cdf), search=search_unit),
+    quantile=Partial(inverse, cdf=_beta_cdf, search=search_unit),
     sample=_beta_sample,
     fisher=_beta_fisher,
     check_target=check_open_unit,

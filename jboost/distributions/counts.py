@@ -6,12 +6,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import betainc, gammaincc, gammaln
 from jax.tree_util import Partial
 
 from jboost._objective.domains import check_non_negative
 from jboost.distributions.distribution import Distribution
-from jboost.distributions.inverting import inverse, search_count
+from jboost.distributions.inverting import smallest_count
 from jboost.distributions.special import curvature_of_gamma, stirling_gap
 from jboost.losses import poisson as poisson_loss
 
@@ -19,9 +20,10 @@ from jboost.losses import poisson as poisson_loss
 def check_count(y: Any) -> None:
     """Raise unless y holds whole numbers of at least 0."""
     check_non_negative(y)
-    y = jax.device_get(y)
-    if (y != y.round()).any():
-        raise ValueError(f"y must hold whole numbers; got {y[y != y.round()][0]}")
+    y = np.asarray(y)
+    broken = y != np.round(y)
+    if broken.any():
+        raise ValueError(f"y must hold whole numbers; got {y[broken][0]} at row {np.argwhere(broken)[0, 0]}")
 
 
 def _mean(score: Any) -> Any:
@@ -58,7 +60,7 @@ poisson = Distribution(
     mean=_mean,
     variance=_mean,
     cdf=_poisson_cdf,
-    quantile=Partial(inverse, cdf=Partial(_poisson_cdf), search=search_count),
+    quantile=Partial(smallest_count, cdf=_poisson_cdf),
     sample=_poisson_sample,
     fisher=_poisson_fisher,
     constant=poisson_loss.constant,
@@ -111,7 +113,7 @@ negative_binomial = Distribution(
     mean=_mean,
     variance=_negative_binomial_variance,
     cdf=_negative_binomial_cdf,
-    quantile=Partial(inverse, cdf=Partial(_negative_binomial_cdf), search=search_count),
+    quantile=Partial(smallest_count, cdf=_negative_binomial_cdf),
     sample=_negative_binomial_sample,
     fisher=_negative_binomial_fisher,
     check_target=check_count,

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
-from jboost._objective.leaf_rules import LeafRule, Newton
+from jboost._objective.leaf_rules import Newton
 from jboost._objective.loss import Loss
 from jboost._runtime.parametrised import ByValue, parametrised
+from jboost.distributions.beginning import NewtonFrom
 from jboost.distributions.fisher import check_has_fisher, fisher_matrix
 from jboost.distributions.predictive import Predictive
 
@@ -22,7 +23,7 @@ HessianKind = Literal["diagonal", "full"]
 Curvature = Literal["fisher", "observed"]
 
 _REQUIRED = ("log_prob", "parameters")
-_OPTIONAL = ("mean", "variance", "cdf", "log_sf", "quantile", "sample", "crps", "fisher", "constant")
+_OPTIONAL = ("mean", "variance", "cdf", "log_sf", "quantile", "sample", "crps", "fisher", "constant", "start")
 _NOT_COMPARED = ("check_target", "name")
 
 
@@ -61,14 +62,15 @@ class Distribution(ByValue):
         `fisher_matrix` integrates over quantiles.
     constant : callable, optional
         As that of a `Loss`: ``constant(y, mean)``, the score that fits all rows best. Searched for if there is none.
-    leaf : LeafRule
-        As that of a `Loss`, which begins at its `base_score`.
+    start : callable, optional
+        ``start(rows, reduce) -> [k]``, a score from which to search for that constant, where parameters could change
+        places: see `jboost.best_constant`.
     check_target : callable, optional
         ``check_target(y)`` on the host; raises ValueError where the target is no possible one.
     is_discrete : bool, default False
         Whether targets are whole numbers.
     hessian, curvature
-        Defaults of `loss`.
+        Defaults of `loss`. None for the curvature means "fisher" where there is a formula for it, else "observed".
 
     Raises
     ------
@@ -104,11 +106,11 @@ class Distribution(ByValue):
     crps: Callable[..., Any] | None = None
     fisher: Callable[..., Any] | None = None
     constant: Callable[..., Any] | None = None
-    leaf: LeafRule = field(default_factory=Newton)
+    start: Callable[..., Any] | None = None
     check_target: Callable[[Any], None] | None = None
     is_discrete: bool = False
     hessian: HessianKind = "diagonal"
-    curvature: Curvature = "observed"
+    curvature: Curvature | None = None
 
     def __post_init__(self) -> None:
         for name in (*_REQUIRED, *_OPTIONAL, "check_target"):
@@ -119,7 +121,7 @@ class Distribution(ByValue):
                 )
         if type(self.n_parameters) is not int or self.n_parameters < 1:
             raise ValueError(f"n_parameters must be an integer of at least 1, got {self.n_parameters!r}")
-        _check_choices(self.hessian, self.curvature)
+        _check_choices(self.hessian, self.curvature or "fisher")
 
     def __call__(self, score: Any) -> Predictive:
         """Return the distribution of each row.
@@ -145,7 +147,8 @@ class Distribution(ByValue):
             Whether leaves solve for each output alone or for all together. The default of the distribution if None.
         curvature : {"fisher", "observed"}, optional
             What steps are made of: the Fisher matrix, which is never negative, as in natural gradient boosting, or the
-            second derivatives at the targets. The default of the distribution if None.
+            second derivatives at the targets. The default of the distribution if None, which is "fisher" where there is
+            a formula.
 
         Returns
         -------
@@ -165,6 +168,7 @@ class Distribution(ByValue):
         2
         """
         hessian, curvature = hessian or self.hessian, curvature or self.curvature
+        curvature = curvature or ("observed" if self.fisher is None else "fisher")
         _check_choices(hessian, curvature)
         known = None
         if curvature == "fisher":
@@ -176,7 +180,7 @@ class Distribution(ByValue):
             hessian=hessian,
             curvature=known,
             constant=self.constant,
-            leaf=self.leaf,
+            leaf=Newton() if self.start is None else NewtonFrom(parametrised(self.start)),
             check_target=self.check_target,
             name=self.name,
         )
@@ -191,7 +195,7 @@ class _Static:
 
 
 _PARTS = (*_REQUIRED, *_OPTIONAL)  # which may hold numbers
-_STATIC = ("n_parameters", "leaf", "is_discrete", "hessian", "curvature")
+_STATIC = ("n_parameters", "is_discrete", "hessian", "curvature")
 
 
 def _flatten(distribution: Distribution) -> tuple[tuple[Any, ...], _Static]:

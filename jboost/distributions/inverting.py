@@ -43,23 +43,24 @@ def _jvp(primals: Any, tangents: Any) -> Any:
 def search_positive(cdf: Any, score: Float[Array, " k"], q: Array) -> Array:
     """Find y > 0 by halving its logarithm around the first score."""
     width = 80.0 if q.dtype == jnp.float32 else 600.0
-    return jnp.exp(_bisect(lambda t: cdf(score, jnp.exp(t)) < q, score[0] - width, score[0] + width))
+    return jnp.exp(bisect(lambda t: cdf(score, jnp.exp(t)) < q, score[0] - width, score[0] + width))
 
 
 def search_standard(cdf: Any, q: Array) -> Array:
     """Find any real z by halving asinh(z)."""
     width = jnp.full_like(q, 60.0)
-    return jnp.sinh(_bisect(lambda t: cdf(jnp.sinh(t)) < q, -width, width))
+    return jnp.sinh(bisect(lambda t: cdf(jnp.sinh(t)) < q, -width, width))
 
 
 def search_unit(cdf: Any, score: Float[Array, " k"], q: Array) -> Array:
     """Find y in (0, 1) by halving its log odds."""
     width = jnp.full_like(q, 80.0)
-    return jax.nn.sigmoid(_bisect(lambda t: cdf(score, jax.nn.sigmoid(t)) < q, -width, width))
+    return jax.nn.sigmoid(bisect(lambda t: cdf(score, jax.nn.sigmoid(t)) < q, -width, width))
 
 
-def search_count(cdf: Any, score: Float[Array, " k"], q: Array) -> Array:
-    """Find the smallest whole number y with cdf(score, y) >= q."""
+def smallest_count(score: Float[Array, " k"], q: Any, cdf: Any) -> Array:
+    """Return the smallest whole number y >= 0 with cdf(score, y) >= q; its derivative is 0."""
+    score, q = jax.lax.stop_gradient((score, jnp.asarray(q, score.dtype)))
     low, high = jnp.full_like(q, -1.0), jnp.full_like(q, LARGEST_COUNT)
 
     def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -73,7 +74,9 @@ def search_count(cdf: Any, score: Float[Array, " k"], q: Array) -> Array:
     return jax.lax.fori_loop(0, STEPS, halve, (low, high))[1]
 
 
-def _bisect(is_below: Callable[[Array], Array], low: Array, high: Array) -> Array:
+def bisect(is_below: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Return the place between two numbers from which on `is_below` is false."""
+
     def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = (low + high) / 2

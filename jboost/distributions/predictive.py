@@ -18,6 +18,7 @@ from jboost._runtime.parametrised import parametrised
 from jboost._runtime.programs import program
 from jboost._runtime.typing import is_traced, pytree
 from jboost.distributions.fisher import check_has_fisher, fisher_matrix
+from jboost.distributions.sampling import can_sample, sample_of_row
 from jboost.distributions.scoring import crps_of_row
 
 
@@ -142,9 +143,9 @@ class Predictive:
         [n ...], or [s n ...] for s samples
         """
         key = key_of(int(key)) if isinstance(key, int | np.integer) else as_key(key)
-        function = self.distribution.sample
-        if function is None:
-            function = Partial(_sample_by_quantile, quantile=self._known("quantile"))
+        if not can_sample(self.distribution):
+            self._known("sample")
+        function = Partial(sample_of_row, self.distribution)
         count = 1 if n_samples is None else n_samples
         keys = jax.random.key_data(jax.random.split(key, len(self)))
         drawn = self._by_row(Partial(_samples, sample=function), keys, shared=np.zeros(count))
@@ -167,18 +168,19 @@ class Predictive:
     def pit(self, y: Any, key: Any = 0) -> Any:
         """Return the probability integral transform of a target for each row, [n]: uniform if all is right.
 
-        Of a count, a number between the distribution function below it and at it is drawn.
+        Where a target has a probability of its own, as a count, a number between the distribution function below it and
+        at it is drawn.
 
         References
         ----------
         Czado, Gneiting and Held (2009), "Predictive Model Assessment for Count Data", eq. 1, for counts.
         """
         at = self.cdf(y)
-        if not self.distribution.is_discrete:
-            return at
         key = key_of(int(key)) if isinstance(key, int | np.integer) else as_key(key)
         share = jax.random.uniform(key, at.shape, jnp.result_type(float))
-        below = self.cdf(y - 1)
+        of = np if isinstance(self.score, np.ndarray) else jnp
+        y = of.asarray(y, float)
+        below = self.cdf(y - 1 if self.distribution.is_discrete else of.nextafter(y, of.full_like(y, -of.inf)))
         return below + (share if isinstance(at, jax.Array) else np.asarray(share)) * (at - below)
 
     def fisher(self) -> Any:
@@ -243,8 +245,3 @@ def _levels(score: Any, levels: Any, quantile: Any) -> Any:
 def _samples(score: Any, key: Any, count: Any, sample: Any) -> Any:
     keys = jax.random.split(jax.random.wrap_key_data(key), count.size)
     return jax.vmap(sample, (None, 0))(score, keys)
-
-
-def _sample_by_quantile(score: Any, key: Any, quantile: Any) -> Any:
-    tiny = jnp.finfo(score.dtype).tiny
-    return quantile(score, jax.random.uniform(key, dtype=score.dtype, minval=tiny))

@@ -52,7 +52,6 @@ def student_t(df: float | None = None) -> Distribution:
         "student_t" if df is None else with_number("student_t", df),
         3 if df is None else 2,
         check_target=check_real,
-        curvature="fisher",
         **made,
     )
 
