@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -207,7 +206,9 @@ def _flatten(distribution: Distribution) -> tuple[tuple[Any, ...], _Static]:
 
 
 def _unflatten(static: _Static, parts: Any) -> Distribution:
-    distribution = object.__new__(Distribution)  # as it was: nothing is checked anew, and leaves may be anything
+    distribution = object.__new__(
+        Distribution
+    )  # as it was: nothing is checked anew, and leaves may be anything
     names = (*_PARTS, *_STATIC, *_NOT_COMPARED)
     vars(distribution).update(zip(names, (*parts, *static.fields, *static.others), strict=True))
     return distribution

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from jax.scipy.special import gammaln, ndtr
 from jax.tree_util import Partial
 
 from jboost._objective.domains import check_positive, check_real
 from jboost.distributions.distribution import Distribution
-from jboost.distributions.standard import GUMBEL, LAPLACE, LOGISTIC, NORMAL, Standard
+from jboost.distributions.standard import Standard
 
 _CLOSED = ("cdf", "log_sf")
 

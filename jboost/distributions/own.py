@@ -57,8 +57,8 @@ def from_object(
     Parameters
     ----------
     make : callable
-        ``make(score)`` returns the object for a score [k] of one row: it maps real numbers to parameters. Its `mean` and
-        `variance`, attributes or methods, its `cdf`, its `icdf` or `quantile` and its `sample(key)` or
+        ``make(score)`` returns the object for a score [k] of one row: it maps real numbers to parameters. Its `mean`
+        and `variance`, attributes or methods, its `cdf`, its `icdf` or `quantile` and its `sample(key)` or
         `sample(seed=key)` are used where they are.
     n_parameters : int
         k.

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jaxtyping import Array, Float
 
 from jboost._runtime.arguments import as_key, key_of
 from jboost._runtime.caller import moves_arrays
@@ -18,6 +17,7 @@ from jboost._runtime.parametrised import parametrised
 from jboost._runtime.programs import program
 from jboost._runtime.typing import is_traced, pytree
 from jboost.distributions.fisher import check_has_fisher, fisher_matrix
+from jboost.distributions.plotting import plot_pit
 from jboost.distributions.sampling import can_sample, sample_of_row
 from jboost.distributions.scoring import crps_of_row
 
@@ -125,7 +125,11 @@ class Predictive:
         """Return the ends [n] of the central interval that holds a target with probability `level`."""
         if not is_traced(level) and not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
-        both = self.quantile(jnp.stack([0.5 - level / 2, 0.5 + level / 2]) if is_traced(level) else np.array([0.5 - level / 2, 0.5 + level / 2]))
+        both = self.quantile(
+            jnp.stack([0.5 - level / 2, 0.5 + level / 2])
+            if is_traced(level)
+            else np.array([0.5 - level / 2, 0.5 + level / 2])
+        )
         return both[:, 0], both[:, 1]
 
     def sample(self, key: Any = 0, n_samples: int | None = None) -> Any:
@@ -155,14 +159,14 @@ class Predictive:
     def crps(self, y: Any) -> Any:
         """Return the continuous ranked probability score of a target for each row, [n], in units of y: less is better.
 
-        By a formula where there is one, else by integration over quantiles, or over the distribution function of counts.
+        By a formula where there is one, else by integration over quantiles or over counts.
 
         References
         ----------
         Gneiting and Raftery (2007), "Strictly Proper Scoring Rules, Prediction, and Estimation", eq. 20.
         """
-        if self.distribution.crps is None:
-            self._known("cdf"), self._known("quantile")
+        for name in () if self.distribution.crps is not None else ("cdf", "quantile"):
+            self._known(name)
         return self._by_row(Partial(_crps, distribution=self.distribution), y)
 
     def pit(self, y: Any, key: Any = 0) -> Any:
@@ -178,21 +182,52 @@ class Predictive:
         at = self.cdf(y)
         key = key_of(int(key)) if isinstance(key, int | np.integer) else as_key(key)
         share = jax.random.uniform(key, at.shape, jnp.result_type(float))
-        of = np if isinstance(self.score, np.ndarray) else jnp
-        y = of.asarray(y, float)
-        below = self.cdf(y - 1 if self.distribution.is_discrete else of.nextafter(y, of.full_like(y, -of.inf)))
+        below = self.cdf(self._just_below(y))
         return below + (share if isinstance(at, jax.Array) else np.asarray(share)) * (at - below)
+
+    def plot_calibration(self, y: Any, ax: Any = None, *, n_bins: int = 20, key: Any = 0) -> Any:
+        """Draw a histogram of `pit`, which is flat if the distributions are right; matplotlib must be installed.
+
+        Bars that are high at both ends say that the distributions are too narrow, and high in the middle too wide. Of
+        right ones, nineteen of twenty bars end in the grey band.
+
+        Parameters
+        ----------
+        y : array [n]
+            Targets.
+        ax : matplotlib Axes, optional
+            Drawn anew by default.
+        n_bins : int, default 20
+            Bars.
+        key : JAX key or int, default 0
+            As for `pit`.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        return plot_pit(np.asarray(self.pit(y, key)), ax, n_bins, self.distribution.name)
 
     def fisher(self) -> Any:
         """Return the Fisher matrix of each row by its score, [n k k]."""
         check_has_fisher(self.distribution)
         return self._by_row(Partial(fisher_matrix, self.distribution))
 
+    def _just_below(self, y: Any) -> Any:
+        """Return the next smaller target: a whole number, or a float that is not flushed to 0."""
+        if self.distribution.is_discrete:
+            return y - 1
+        of = np if isinstance(self.score, np.ndarray) else jnp
+        y = of.asarray(y, float)
+        least = of.finfo(y.dtype).tiny
+        return of.where(of.abs(y) < 2 * least, y - 2 * least, of.nextafter(y, of.full_like(y, -of.inf)))
+
     def _known(self, name: str) -> Callable[..., Any]:
         function = getattr(self.distribution, name)
         if function is None:
             raise ValueError(
-                f"{self.distribution.name} has no {name} function: dataclasses.replace(distribution, {name}=...) adds one"
+                f"{self.distribution.name} has no {name} function; dataclasses.replace(distribution, {name}=...) "
+                "adds one"
             )
         return function
 

@@ -76,16 +76,18 @@ def _log_prob(score: Any, y: Any) -> Any:
 
 def _covariance(score: Any, d: int) -> Any:
     _, log_scale, lower = _parts(score, d)
-    root = jax.scipy.linalg.solve_triangular(lower, jnp.diag(jnp.exp(log_scale)), lower=True, unit_diagonal=True)
+    root = jax.scipy.linalg.solve_triangular(
+        lower, jnp.diag(jnp.exp(log_scale)), lower=True, unit_diagonal=True
+    )
     return root @ root.T
 
 
 def _parameters(score: Any, d: int) -> Any:
-    return {"loc": score[: d], "covariance": _covariance(score, d)}
+    return {"loc": score[:d], "covariance": _covariance(score, d)}
 
 
 def _mean(score: Any, d: int) -> Any:
-    return score[: d]
+    return score[:d]
 
 
 def _variance(score: Any, d: int) -> Any:

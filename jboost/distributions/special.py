@@ -22,12 +22,14 @@ def stirling_gap(a: Float[Array, "..."]) -> Float[Array, "..."]:
     square = 1 / jnp.square(large)
     series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680))) / large
     return jnp.where(
-        is_large, 0.5 * jnp.log(large / (2 * jnp.pi)) - series, small * jnp.log(small) - small - gammaln(small)
+        is_large,
+        0.5 * jnp.log(large / (2 * jnp.pi)) - series,
+        small * jnp.log(small) - small - gammaln(small),
     )
 
 
 def curvature_of_gamma(a: Float[Array, "..."]) -> Float[Array, "..."]:
-    r"""Return :math:`a^2 \psi'(a) - a`, the information on the logarithm of a shape: 1 for a small one, 1/2 for a large.
+    r"""Return :math:`a^2 \psi'(a) - a`, the information on the logarithm of a shape: from 1 down to 1/2.
 
     It is :math:`-a^2` times the second derivative of `stirling_gap`.
     """

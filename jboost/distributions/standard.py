@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, betaln, erfc, log_ndtr, ndtr, ndtri
+from jax.scipy.special import log_ndtr, ndtr, ndtri
 
 EULER = 0.5772156649015329
 LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
@@ -23,7 +23,9 @@ class Standard(NamedTuple):
     quantile: Callable[[Any], Any]
     mean: float
     variance: float
-    information: tuple[float, float, float]  # on the location twice, on both, on the log scale twice; of scale 1
+    information: tuple[
+        float, float, float
+    ]  # on the location twice, on both, on the log scale twice; of scale 1
     crps: Callable[[Any], Any] | None = None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import betainc, betaln, polygamma
@@ -17,12 +16,14 @@ from jboost.distributions.special import stirling_gap
 from jboost.distributions.standard import LOG_ROOT_2PI
 
 LARGE = 40.0  # degrees of freedom from which on a series has more digits
+LEAST_INFORMATION = 0.02  # on log(df): of many degrees of freedom targets tell so little that steps would run off
 
 
 def student_t(df: float | None = None) -> Distribution:
     """Return Student's t distribution: scores [location, log scale], and log(df - 1) unless `df` is given.
 
-    Learned degrees of freedom stay above 1, where there is a mean.
+    Learned degrees of freedom stay above 1, where there is a mean. The information on them in the Fisher matrix is
+    more than the true one, which would let them run off.
 
     Parameters
     ----------
@@ -46,14 +47,9 @@ def student_t(df: float | None = None) -> Distribution:
     0.014
     """
     given = {} if df is None else {"df": real_argument(df, "df", 0, np.inf)}
-    made = {name: Partial(function, **given) for name, function in _FUNCTIONS.items()}
-    made["quantile"] = Partial(_quantile, **given)
-    return Distribution(
-        "student_t" if df is None else with_number("student_t", df),
-        3 if df is None else 2,
-        check_target=check_real,
-        **made,
-    )
+    made: dict[str, Any] = {name: Partial(function, **given) for name, function in _FUNCTIONS.items()}
+    name, k = ("student_t", 3) if df is None else (with_number("student_t", df), 2)
+    return Distribution(name, k, check_target=check_real, **made)
 
 
 def _df(score: Any, df: Any) -> Any:
@@ -90,8 +86,11 @@ def _variance(score: Any, df: Any = None) -> Any:
 
 def _tail(z: Any, nu: Any) -> Any:
     """Return the probability of what is beyond |z| on one side."""
-    square = jnp.square(z)
-    return 0.5 * betainc(nu / 2, jnp.full_like(nu, 0.5), nu / (nu + square))
+    square, half = jnp.square(z), jnp.full_like(nu, 0.5)
+    near = square < nu  # there the probability of what is within has more digits
+    a, b = jnp.where(near, half, nu / 2), jnp.where(near, nu / 2, half)
+    share = betainc(a, b, jnp.where(near, square, nu) / (nu + square))
+    return 0.5 * jnp.where(near, 1 - share, share)
 
 
 def _standard_cdf(z: Any, nu: Any) -> Any:
@@ -127,8 +126,9 @@ def _crps(score: Any, y: Any, df: Any = None) -> Any:
     half = jnp.full_like(nu, 0.5)
     spread = jnp.exp(betaln(half, nu - 0.5) - 2 * betaln(half, nu / 2))
     of_scale = z * (2 * _standard_cdf(z, nu) - 1)
-    of_scale += 2 * (density * (nu + jnp.square(z)) - jnp.sqrt(nu) * spread) / (nu - 1)
-    return jnp.where(nu > 1, jnp.exp(score[1]) * of_scale, jnp.nan)
+    has_mean = nu > 1
+    rest = 2 * (density * (nu + jnp.square(z)) - jnp.sqrt(nu) * spread) / jnp.where(has_mean, nu - 1, 1)
+    return jnp.where(has_mean, jnp.exp(score[1]) * (of_scale + rest), jnp.inf)
 
 
 def _fisher(score: Any, df: Any = None) -> Any:
@@ -136,9 +136,8 @@ def _fisher(score: Any, df: Any = None) -> Any:
     location, scale = jnp.square(rate) * (nu + 1) / (nu + 3), 2 * nu / (nu + 3)
     if df is not None:
         return jnp.diag(jnp.stack([location, scale]))
-    moved = nu - 1  # the derivative of nu by its score
-    both = -2 * moved / ((nu + 1) * (nu + 3))
-    of_df = jnp.square(moved) * _information_on_df(nu)
+    both = -2 * (nu - 1) / ((nu + 1) * (nu + 3))
+    of_df = _information_on_log_df(nu) + LEAST_INFORMATION
     none = jnp.zeros_like(nu)
     return jnp.stack(
         [
@@ -149,12 +148,13 @@ def _fisher(score: Any, df: Any = None) -> Any:
     )
 
 
-def _information_on_df(nu: Any) -> Any:
+def _information_on_log_df(nu: Any) -> Any:
+    """Return that on log(df): no less than that on log(df - 1), which is 0 where df is 1."""
     near, far = jnp.minimum(nu, LARGE), jnp.maximum(nu, LARGE)
     difference = polygamma(1, near / 2) - polygamma(1, (near + 1) / 2)
     exact = difference / 4 - (near + 5) / (2 * near * (near + 1) * (near + 3))
-    series = 3.5 / (far**4 * (1 + 26 / (7 * far) + 2.6 / jnp.square(far)))
-    return jnp.where(nu < LARGE, exact, series)
+    series = 3.5 / jnp.square(far) / (1 + (26 / 7 + 2.6 / far) / far)
+    return jnp.where(nu < LARGE, jnp.square(near) * exact, series)
 
 
 _FUNCTIONS = {
@@ -163,6 +163,7 @@ _FUNCTIONS = {
     "mean": _mean,
     "variance": _variance,
     "cdf": _cdf,
+    "quantile": _quantile,
     "log_sf": _log_sf,
     "crps": _crps,
     "fisher": _fisher,

@@ -159,7 +159,10 @@ class JBoostDistribution(RegressorMixin, Boosting):
             given = several
         found = metrics_of(given, loss)
         link = Partial(_means, distribution=distribution)
-        return [one.of_scores(link) if isinstance(one, Metric) and one.of == "prediction" else one for one in found]
+        return [
+            one.of_scores(link) if isinstance(one, Metric) and one.of == "prediction" else one
+            for one in found
+        ]
 
     def _stage(self, score: Float[np.ndarray, "n ..."], loss: Objective) -> RegressorStage:
         return RegressorStage(self.__sklearn_tags__(), self._distribution()(score).mean())

@@ -11,7 +11,6 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from jboost._objective.group import GroupLoss
 from jboost._objective.objective import Objective
 from jboost._runtime.arguments import check_weight, on_host
 from jboost.sklearn.base import Boosting
