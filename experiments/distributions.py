@@ -1,13 +1,13 @@
-"""Are predicted distributions as good as those of NGBoost and xgboost-distribution, and how long does a fit take?
+"""Compare predicted distributions with those of NGBoost and xgboost-distribution, and the time of a fit.
 
     python experiments/distributions.py FOLDER [--peers PATH] [--rows N] [--splits N] [--markdown FILE] [--picture FILE]
 
 FOLDER (or the environment variable JBOOST_DATA) holds the data sets' loader `suite.py`; PATH a folder where the peers
 are installed (`pip install --target PATH ngboost xgboost-distribution`), if they are not beside jboost. Mean and
 deviation of a normal target on seven regression sets, categories as numbers: at most N rows to train on and half as
-many to test on, learning rate 0.05, all else as each library has it by default. The negative log likelihood and the CRPS
-of the test rows, medians over the splits, after 200 rounds and after those that are best for a fifth of the rows to
-train on, of at most 600. Seconds of a fit of 100 rounds of 20,000 rows, without compilation.
+many to test on, learning rate 0.05, all else as each library has it by default. The negative log likelihood and the
+CRPS of the test rows, medians over the splits, after 200 rounds and after those that are best for a fifth of the rows
+to train on, of at most 600. Seconds of a fit of 100 rounds of 20,000 rows, without compilation.
 """
 
 from __future__ import annotations
@@ -52,9 +52,13 @@ class Rows:
 
 def jboost_fit(rows: Rows, spec: Spec, loss: Any = None) -> tuple[Scores, int]:
     """Return the scores and the best round."""
-    spec = Spec(n_estimators=MOST, n_iter_no_change=None, max_depth=spec.max_depth, grow_policy=spec.grow_policy)
+    spec = Spec(
+        n_estimators=MOST, n_iter_no_change=None, max_depth=spec.max_depth, grow_policy=spec.grow_policy
+    )
     loss = NORMAL.loss() if loss is None else loss
-    model, history = jboost.fit(loss, *rows.train, spec=spec, hyper=Hyper(learning_rate=RATE), valid=rows.held)
+    model, history = jboost.fit(
+        loss, *rows.train, spec=spec, hyper=Hyper(learning_rate=RATE), valid=rows.held
+    )
 
     def scores(X: np.ndarray, n: int) -> np.ndarray:
         return np.asarray(jboost.predict(jboost.truncate(model, n), X), float)
@@ -64,7 +68,7 @@ def jboost_fit(rows: Rows, spec: Spec, loss: Any = None) -> tuple[Scores, int]:
 
 def ngboost_fit(rows: Rows) -> tuple[Scores, int]:
     """Return the same of NGBoost, whose trees have depth 3."""
-    from ngboost import NGBRegressor
+    from ngboost import NGBRegressor  # pyright: ignore[reportMissingImports]
 
     model = NGBRegressor(n_estimators=MOST, learning_rate=RATE, verbose=False)
     model.fit(*rows.train, *rows.held, early_stopping_rounds=MOST)
@@ -79,7 +83,7 @@ def ngboost_fit(rows: Rows) -> tuple[Scores, int]:
 
 def xgboost_fit(rows: Rows) -> tuple[Scores, int]:
     """Return the same of xgboost-distribution."""
-    from xgboost_distribution import XGBDistribution
+    from xgboost_distribution import XGBDistribution  # pyright: ignore[reportMissingImports]
 
     model = XGBDistribution(distribution="normal", n_estimators=MOST, learning_rate=RATE, n_jobs=1)
     model.fit(*rows.train, eval_set=[rows.held], verbose=False)
@@ -120,7 +124,8 @@ def data_sets(folder: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         columns = [one.cat.codes if str(one.dtype) == "category" else one for _, one in data.X.items()]
         X = np.stack([np.asarray(one, float) for one in columns], axis=1)
         yield name, np.where(np.isnan(X), np.nanmedian(X, axis=0)[None], X), np.asarray(data.y, float)
-    yield "diabetes", *load_diabetes(return_X_y=True)
+    X, y = load_diabetes(return_X_y=True)
+    yield "diabetes", np.asarray(X), np.asarray(y)
 
 
 def judge(scores: np.ndarray, y: np.ndarray) -> tuple[float, float]:
@@ -157,8 +162,7 @@ def seconds() -> list[str]:
     X = rng.normal(size=(20_000, 10))
     y = X[:, 0] + X[:, 1] * X[:, 2] + np.exp(0.5 * X[:, 3]) * rng.normal(size=20_000)
     found = {}
-    for name, policy, depth in (("jboost", "symmetric", 6), ("jboost, depth 3", "depthwise", 3)):
-        spec = Spec(n_estimators=100, max_depth=depth, grow_policy=policy)
+    for name, spec in (("jboost", Spec()), ("jboost, depth 3", Spec(max_depth=3, grow_policy="depthwise"))):
         times = []
         for _ in range(4):
             start = time.perf_counter()
@@ -166,8 +170,8 @@ def seconds() -> list[str]:
             times.append(time.perf_counter() - start)
         found[name] = min(times[1:])
         found[f"{name}, first fit"] = times[0]
-    from ngboost import NGBRegressor
-    from xgboost_distribution import XGBDistribution
+    from ngboost import NGBRegressor  # pyright: ignore[reportMissingImports]
+    from xgboost_distribution import XGBDistribution  # pyright: ignore[reportMissingImports]
 
     for name, model in (
         ("ngboost", NGBRegressor(n_estimators=100, verbose=False)),
@@ -185,29 +189,43 @@ def seconds() -> list[str]:
 
 def draw(path: Path) -> None:
     """Draw intervals of a target whose spread and shape vary, and their calibration on other rows."""
-    import matplotlib
+    import matplotlib as mpl
 
-    matplotlib.use("Agg")
+    mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     rng = np.random.default_rng(0)
     x = rng.uniform(-3, 3, 6000)
     y = np.exp(np.sin(x) + (0.2 + 0.6 / (1 + np.exp(-2 * x))) * rng.normal(size=6000))
     train, test = slice(0, 3000), slice(3000, None)
-    estimator = jboost.JBoostDistribution("gamma", early_stopping=True, random_state=0, max_depth=3, learning_rate=0.05)
-    estimator.fit(x[train, None], y[train])
-    _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained", width_ratios=(3, 2))
+    options = {
+        "early_stopping": True,
+        "random_state": 0,
+        "max_depth": 3,
+        "learning_rate": 0.05,
+        "n_estimators": 500,
+    }
+    _, axes = plt.subplots(1, 3, figsize=(10.5, 3.2), layout="constrained", width_ratios=(3, 2, 2))
+    for name, ax in zip(("lognormal", "normal"), axes[1:], strict=True):
+        estimator = jboost.JBoostDistribution(name, **options).fit(x[train, None], y[train])
+        estimator.predict_dist(x[test, None]).plot_calibration(y[test], ax)
+        ax.set_ylim(0, 2.2)
+        if name == "lognormal":
+            draw_intervals(axes[0], estimator, x[:1000], y[:1000])
+    plt.savefig(path, dpi=80)
+
+
+def draw_intervals(ax: Any, estimator: Any, x: np.ndarray, y: np.ndarray) -> None:
+    """Draw what is predicted over the targets."""
     grid = np.linspace(-3, 3, 400)
     known = estimator.predict_dist(grid[:, None])
-    left.plot(x[:1000], y[:1000], ".", color="0.6", markersize=2)
+    ax.plot(x, y, ".", color="0.6", markersize=2)
     for level, alpha in ((0.9, 0.25), (0.5, 0.45)):
-        left.fill_between(grid, *known.interval(level), color="tab:blue", alpha=alpha, linewidth=0, label=f"{level:.0%}")
-    left.plot(grid, known.mean(), color="tab:blue", label="mean")
-    left.set(ylim=(0, 12), xlabel="x", ylabel="y", title="gamma: intervals")
-    left.legend()
-    estimator.predict_dist(x[test, None]).plot_calibration(y[test], right)
-    right.set_title("transforms of 3,000 other targets")
-    plt.savefig(path, dpi=80)
+        ends, look = known.interval(level), {"color": "tab:blue", "alpha": alpha, "linewidth": 0}
+        ax.fill_between(grid, *ends, **look, label=f"{level:.0%}")
+    ax.plot(grid, known.mean(), color="tab:blue", label="mean")
+    ax.set(ylim=(0, 12), xlabel="x", ylabel="y", title="lognormal: intervals")
+    ax.legend()
 
 
 def main() -> None:
@@ -215,7 +233,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", nargs="?", default=os.environ.get("JBOOST_DATA"), help="where suite.py lies")
+    parser.add_argument(
+        "folder", nargs="?", default=os.environ.get("JBOOST_DATA"), help="where suite.py lies"
+    )
     parser.add_argument("--peers", type=Path, help="where the peers are installed")
     parser.add_argument("--rows", type=int, default=3000, help="to train on, at most")
     parser.add_argument("--splits", type=int, default=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -169,16 +170,16 @@ def test_float32_keeps_its_digits_and_its_derivatives():
 def test_mixtures_zeros_and_bounds():
     score = np.array([[0.3, -0.2, -1.0, 0.1, 2.0, -0.5], [0.0, 1.0, 0.0, 0.0, 0.5, 1.0]])
     weight = np.exp(score[:, :2]) / np.exp(score[:, :2]).sum(axis=1, keepdims=True)
-    parts = stats.norm(score[:, 2::2], np.exp(score[:, 3::2]))
+    parts: Any = stats.norm(score[:, 2::2], np.exp(score[:, 3::2]))
     y = np.array([0.4, -1.0])
-    two = d.mixture(d.normal, 2)(score)
+    two: Any = d.mixture(d.normal, 2)(score)
     assert_allclose(two.log_prob(y), np.log((weight * parts.pdf(y[:, None])).sum(axis=1)), rtol=1e-12)
     assert_allclose(two.cdf(two.quantile(0.3)), 0.3, rtol=1e-12)
     assert_allclose(two.mean(), (weight * parts.mean()).sum(axis=1), rtol=1e-12)
     square = (weight * (parts.var() + parts.mean() ** 2)).sum(axis=1)
     assert_allclose(two.variance(), square - two.mean() ** 2, rtol=1e-12)
-    count, zero = np.array([[0.0, 3.0]] * 2).T[:, :1].ravel(), 1 / (1 + np.exp(-0.7))
-    base = stats.poisson(2.0)
+    count, zero = np.array([0.0, 3.0]), 1 / (1 + np.exp(-0.7))
+    base: Any = stats.poisson(2.0)
     row = np.array([[0.7, np.log(2.0)]] * 2)
     inflated, hurdle = d.zero_inflated(d.poisson)(row), d.hurdle(d.poisson)(row)
     expected = zero * (count == 0) + (1 - zero) * base.pmf(count)
@@ -187,11 +188,11 @@ def test_mixtures_zeros_and_bounds():
     assert_allclose(np.exp(hurdle.log_prob(count)), expected, rtol=1e-12)
     many = np.arange(60.0)
     for one in (inflated, hurdle):
-        p = np.exp(one.distribution(np.repeat(row[:1], 60, axis=0)).log_prob(many))
-        assert_allclose(
-            [p.sum(), p @ many, p @ many**2 - (p @ many) ** 2], [1, one.mean()[0], one.variance()[0]]
-        )
-        assert_allclose(one.distribution(np.repeat(row[:1], 60, axis=0)).cdf(many), np.cumsum(p), rtol=1e-10)
+        of_many = one.distribution(np.repeat(row[:1], 60, axis=0))
+        p = np.exp(of_many.log_prob(many))
+        moments = [p.sum(), p @ many, p @ many**2 - (p @ many) ** 2]
+        assert_allclose(moments, [1, one.mean()[0], one.variance()[0]])
+        assert_allclose(of_many.cdf(many), np.cumsum(p), rtol=1e-10)
         assert one.quantile(0.9)[0] == np.searchsorted(np.cumsum(p), 0.9)
 
 
@@ -201,9 +202,10 @@ def test_a_censored_target_has_the_likelihood_and_the_constant_of_scipy():
     model, _ = jboost.fit(
         d.censored(d.weibull).loss(), np.zeros((200, 1)), y, spec=replace(SPEC, n_estimators=0)
     )
-    shape, _, scale = stats.weibull_min.fit(stats.CensoredData(time[event], right=time[~event]), floc=0)
+    fitted: Any = stats.weibull_min.fit(stats.CensoredData(time[event], right=time[~event]), floc=0)
+    shape, _, scale = fitted
     assert_allclose(model.base, [np.log(scale), -np.log(shape)], rtol=1e-3, atol=1e-3)
-    known = stats.weibull_min(shape, scale=scale)
+    known: Any = stats.weibull_min(shape, scale=scale)
     score = np.tile([np.log(scale), -np.log(shape)], (200, 1))
     expected = np.where(event, known.logpdf(time), known.logsf(time))
     assert_allclose(d.censored(d.weibull)(score).log_prob(y), expected, rtol=1e-10)
@@ -267,7 +269,7 @@ class Gaussian:
     def cdf(self, y):
         return jax.scipy.special.ndtr((y - self.loc) / self.scale)
 
-    def sample(self, seed=None):
+    def sample(self, seed):
         return self.loc + self.scale * jax.random.normal(seed)
 
 
@@ -385,7 +387,7 @@ def test_the_estimator_tells_the_distribution_and_stops_early():
     predicted = same.predict_dist(X[200:])
     scale = predicted.parameters()["scale"]
     assert scale.dtype == np.float64
-    known = stats.norm(estimator.predict(X[200:]), scale)
+    known: Any = stats.norm(estimator.predict(X[200:]), scale)
     assert_allclose(estimator.score(X[200:], y[200:]), known.logpdf(y[200:]).mean(), rtol=1e-5)
     assert_allclose(np.stack(predicted.interval(0.9)), known.interval(0.9), rtol=1e-9)
     curves = estimator.evals_result_["validation_0"]
@@ -412,7 +414,7 @@ def test_dicts_of_targets_and_distributions_by_name():
         ({"curvature": "x"}, ValueError, "curvature must be"),
     ):
         with pytest.raises(kind, match=text):
-            JBoostDistribution(**wrong, n_estimators=1).fit(X, y)
+            JBoostDistribution(n_estimators=1).set_params(**wrong).fit(X, y)
     with pytest.raises(ValueError, match="y must be positive"):
         JBoostDistribution("gamma", n_estimators=1).fit(X, y)
 
@@ -427,17 +429,22 @@ def test_wrong_arguments_are_named():
         (lambda: d.student_t(-1.0), "df must be positive"),
         (lambda: d.zero_inflated(d.gamma), "use hurdle"),
         (lambda: d.mixture(d.normal, 1), "n_components"),
-        (lambda: d.beta.check_target(np.array([0.5, 1.0])), "strictly between 0 and 1; got 1.0"),
-        (lambda: d.poisson.check_target(np.array([0.5])), "whole numbers"),
-        (
-            lambda: d.censored(d.weibull).check_target({"time": np.ones(2)}),
-            'dict of the arrays "time" and "event"',
-        ),
-        (lambda: d.censored(d.weibull).check_target({"time": np.ones(2), "event": np.full(2, 3)}), "event"),
-        (lambda: d.normal.loss(hessian="first_order"), "hessian must be one of"),
+        (lambda: check(d.beta, np.array([0.5, 1.0])), "strictly between 0 and 1; got 1.0"),
+        (lambda: check(d.poisson, np.array([0.5])), "whole numbers"),
+        (lambda: check(d.censored(d.weibull), {"time": np.ones(2)}), 'dict of the arrays "time" and "event"'),
+        (lambda: check(d.censored(d.weibull), {"time": np.ones(2), "event": np.full(2, 3)}), "event"),
+        (lambda: loss(d.normal, "first_order"), "hessian must be one of"),
     ):
         with pytest.raises(ValueError, match=text):
             call()
+
+
+def loss(distribution: Any, hessian: str) -> Any:
+    return distribution.loss(hessian)
+
+
+def check(distribution: Any, y: Any) -> None:
+    distribution.check_target(y)
 
 
 def test_transforms_are_uniform_and_drawn():

@@ -86,7 +86,9 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     frozen, rows_frozen, share_frozen = jax.lax.stop_gradient((parameters, rows, share))
     start = _mean_of_target(loss, rows_frozen, share_frozen, reduce)
     minimum = _minimise(lambda constant: moments(constant, *frozen), origin, start, loss.needs_all_rows)
-    if loss.curvature is not None:  # which serves the search; the derivative is that by the second derivatives
+    if (
+        loss.curvature is not None
+    ):  # which serves the search; the derivative is that by the second derivatives
         exact = dataclasses.replace(loss, curvature=None)
         moments, closed_over = with_explicit_closure(_moments_of_loss(exact, reduce), origin, rows, share)
         parameters = (*closed_over, *jax.tree.leaves((rows, share)))

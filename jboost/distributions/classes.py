@@ -80,9 +80,9 @@ def ordinal(n_classes: int) -> Distribution:
 
     Examples
     --------
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from jboost import distributions
-    >>> three = distributions.ordinal(3)(jnp.array([[-1.0, jnp.log(2.0)]]))
+    >>> three = distributions.ordinal(3)(np.array([[-1.0, np.log(2.0)]]))
     >>> three.parameters()["probs"].round(3).tolist()
     [[0.269, 0.462, 0.269]]
     """

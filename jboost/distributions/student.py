@@ -16,7 +16,9 @@ from jboost.distributions.special import stirling_gap
 from jboost.distributions.standard import LOG_ROOT_2PI
 
 LARGE = 40.0  # degrees of freedom from which on a series has more digits
-LEAST_INFORMATION = 0.02  # on log(df): of many degrees of freedom targets tell so little that steps would run off
+LEAST_INFORMATION = (
+    0.02  # on log(df): of many degrees of freedom targets tell so little that steps would run off
+)
 
 
 def student_t(df: float | None = None) -> Distribution:
