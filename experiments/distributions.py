@@ -13,6 +13,7 @@ to train on, of at most 600. Seconds of a fit of 100 rounds of 20,000 rows, with
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 import time
@@ -26,7 +27,7 @@ from sklearn.datasets import load_diabetes
 from tqdm import tqdm
 
 import jboost
-from jboost import Hyper, Spec, distributions
+from jboost import Hyper, JBoostDistribution, Spec, distributions
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -52,9 +53,7 @@ class Rows:
 
 def jboost_fit(rows: Rows, spec: Spec, loss: Any = None) -> tuple[Scores, int]:
     """Return the scores and the best round."""
-    spec = Spec(
-        n_estimators=MOST, n_iter_no_change=None, max_depth=spec.max_depth, grow_policy=spec.grow_policy
-    )
+    spec = dataclasses.replace(spec, n_estimators=MOST)
     loss = NORMAL.loss() if loss is None else loss
     model, history = jboost.fit(
         loss, *rows.train, spec=spec, hyper=Hyper(learning_rate=RATE), valid=rows.held
@@ -96,10 +95,12 @@ def xgboost_fit(rows: Rows) -> tuple[Scores, int]:
     return scores, first_best(losses)
 
 
+OURS = Spec(min_child_samples=JBoostDistribution.min_child_samples)
+SHALLOW = dataclasses.replace(OURS, max_depth=3, grow_policy="depthwise")
 LIBRARIES: dict[str, Callable[[Rows], tuple[Scores, int]]] = {
-    "jboost": lambda rows: jboost_fit(rows, Spec()),
-    "jboost, depth 3": lambda rows: jboost_fit(rows, Spec(max_depth=3, grow_policy="depthwise")),
-    "jboost, second derivatives": lambda rows: jboost_fit(rows, Spec(), NORMAL.loss(curvature="observed")),
+    "jboost": lambda rows: jboost_fit(rows, OURS),
+    "jboost, depth 3": lambda rows: jboost_fit(rows, SHALLOW),
+    "jboost, second derivatives": lambda rows: jboost_fit(rows, OURS, NORMAL.loss(curvature="observed")),
     "ngboost": ngboost_fit,
     "xgboost-distribution": xgboost_fit,
 }
@@ -136,23 +137,59 @@ def judge(scores: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
 def accuracy(folder: Path, options: Any) -> list[str]:
     """Return a table: a row for each set and each of the two ways to stop."""
-    lines = ["| set | rounds | " + " | ".join(LIBRARIES) + " |", "|---" * (2 + len(LIBRARIES)) + "|"]
+    chosen = {name: fit for name, fit in LIBRARIES.items() if name in (options.only or LIBRARIES)}
+    lines = ["| set | rounds | " + " | ".join(chosen) + " |", "|---" * (2 + len(chosen)) + "|"]
     sets = list(data_sets(folder))
     for name, X, y in tqdm(sets, desc="sets"):
-        found: dict[str, list[Any]] = {library: [] for library in LIBRARIES}
+        found: dict[str, list[Any]] = {library: [] for library in chosen}
         for seed in range(options.splits):
             rows = Rows(X, y, options.rows, seed)
-            for library, fit in LIBRARIES.items():
+            for library, fit in chosen.items():
                 scores, best = fit(rows)
                 both = [(*judge(scores(rows.test[0], n), rows.test[1]), n) for n in (EQUAL, best)]
                 found[library].append(both)
         for i, way in enumerate(("200", "best")):
             cells = []
-            for library in LIBRARIES:
+            for library in chosen:
                 loss, crps, rounds = np.median(np.array(found[library])[:, i], axis=0)
                 cells.append(f"{loss:.3f}; {crps:.4g}" + (f" ({rounds:.0f})" if way == "best" else ""))
             lines.append(f"| {name} | {way} | " + " | ".join(cells) + " |")
             tqdm.write(lines[-1])
+    return lines
+
+
+def curvatures(folder: Path, options: Any) -> list[str]:
+    """Return a table of what steps are made of: a row for each distribution and set."""
+    ways = {
+        "second derivatives": ("diagonal", "observed"),
+        "Fisher": ("diagonal", "fisher"),
+        "full": ("full", "fisher"),
+    }
+    sets = {name: (X, y) for name, X, y in data_sets(folder) if name in ("concrete", "bike_sharing_hour")}
+    X, y = sets["concrete"]
+    sets["concrete, a share"] = X, y / 83
+    lines = ["| distribution | set | " + " | ".join(ways) + " |", "|---" * (2 + len(ways)) + "|"]
+    for name, data, of in (
+        ("normal", "concrete", NORMAL),
+        ("logistic", "concrete", distributions.logistic),
+        ("student_t()", "concrete", distributions.student_t()),
+        ("gamma", "concrete", distributions.gamma),
+        ("weibull", "concrete", distributions.weibull),
+        ("inverse_gaussian", "concrete", distributions.inverse_gaussian),
+        ("beta", "concrete, a share", distributions.beta),
+        ("negative_binomial", "bike_sharing_hour", distributions.negative_binomial),
+    ):
+        cells = []
+        for hessian, curvature in ways.values():
+            loss = of.loss(hessian, curvature)  # pyright: ignore[reportArgumentType]
+            found = []
+            for seed in range(options.splits):
+                rows = Rows(*sets[data], options.rows, seed)
+                scores, best = jboost_fit(rows, OURS, loss)
+                found.append((-of(scores(rows.test[0], best)).log_prob(rows.test[1]).mean(), best))
+            cells.append("{:.3f} ({:.0f})".format(*np.median(found, axis=0)))
+        lines.append(f"| {name} | {data} | " + " | ".join(cells) + " |")
+        tqdm.write(lines[-1])
     return lines
 
 
@@ -162,8 +199,8 @@ def seconds() -> list[str]:
     X = rng.normal(size=(20_000, 10))
     y = X[:, 0] + X[:, 1] * X[:, 2] + np.exp(0.5 * X[:, 3]) * rng.normal(size=20_000)
     found = {}
-    for name, spec in (("jboost", Spec()), ("jboost, depth 3", Spec(max_depth=3, grow_policy="depthwise"))):
-        times = []
+    for name, of_trees in (("jboost", OURS), ("jboost, depth 3", SHALLOW)):
+        spec, times = dataclasses.replace(of_trees, n_estimators=100), []
         for _ in range(4):
             start = time.perf_counter()
             jboost.fit(NORMAL.loss(), X, y, spec=spec)
@@ -239,6 +276,12 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, help="where the peers are installed")
     parser.add_argument("--rows", type=int, default=3000, help="to train on, at most")
     parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument(
+        "--only", nargs="*", choices=LIBRARIES, help="columns of the table; no times are taken then"
+    )
+    parser.add_argument(
+        "--curvatures", action="store_true", help="compare what steps are made of, and nothing else"
+    )
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
     parser.add_argument("--picture", type=Path, help="draw intervals, and nothing else")
     options = parser.parse_args()
@@ -250,7 +293,11 @@ def main() -> None:
     if options.peers is not None:
         sys.path.append(str(options.peers))
     warnings.filterwarnings("ignore")
-    lines = [*seconds(), "", *accuracy(Path(options.folder), options)]
+    if options.curvatures:
+        lines = curvatures(Path(options.folder), options)
+    else:
+        lines = [] if options.only else [*seconds(), ""]
+        lines += accuracy(Path(options.folder), options)
     print("\n".join(lines))
     if options.markdown is not None:
         options.markdown.write_text("\n".join(lines) + "\n")

@@ -240,7 +240,7 @@ def _inverse_gaussian_constant(y: Any, mean: Any) -> Any:
     centre = mean(y)
     half = 0.5 * (jnp.log(y) - jnp.log(centre))
     spread = mean(jnp.square(2 * jnp.sinh(half)))
-    spread = jnp.where(spread > 0, spread, jnp.finfo(spread.dtype).tiny)
+    spread = jnp.where(spread > 0, spread, jnp.finfo(spread.dtype).eps ** 2)
     return jnp.log(centre) - jnp.stack([jnp.zeros_like(spread), jnp.log(spread)])
 
 

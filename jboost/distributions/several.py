@@ -117,7 +117,8 @@ def _constant(y: Any, mean: Any) -> Any:
     d = centre.size
     residual = y - centre[None]
     unit = jnp.sqrt(mean(jnp.square(residual)))
-    unit = jnp.where(unit > 0, unit, jnp.finfo(unit.dtype).tiny ** 0.5)
+    least = jnp.maximum(jnp.finfo(unit.dtype).eps * jnp.abs(centre), jnp.finfo(unit.dtype).tiny ** 0.25)
+    unit = jnp.where(unit > 0, unit, least)
     correlation = mean((residual / unit[None])[:, :, None] * (residual / unit[None])[:, None])
     correlation = jnp.where(jnp.eye(d, dtype=bool), 1, correlation)
     root = jnp.linalg.cholesky(correlation + 8 * jnp.finfo(unit.dtype).eps * jnp.eye(d, dtype=unit.dtype))

@@ -10,6 +10,7 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
 
 from jboost import distributions
 from jboost._fixed_point import mean
@@ -37,6 +38,8 @@ class JBoostDistribution(RegressorMixin, Boosting):
     hessian : {"diagonal", "full"}, optional
     curvature : {"fisher", "observed"}, optional
         What leaves are made of: see `jboost.distributions.Distribution.loss`. The defaults of the distribution if None.
+    min_child_samples : int, default 20
+        Rows that each child of a split must hold: of few rows a deviation cannot be told.
     eval_metric : str, callable, Metric or list of these, optional
         As in `JBoostRegressor`, and "crps". Metrics of predictions are given means. Minus the mean log likelihood by
         default.
@@ -65,6 +68,7 @@ class JBoostDistribution(RegressorMixin, Boosting):
     """
 
     dist: Any = field(default="normal", kw_only=False)
+    min_child_samples: int = 20
     hessian: str | None = None
     curvature: str | None = None
 
@@ -172,6 +176,12 @@ class JBoostDistribution(RegressorMixin, Boosting):
         if isinstance(y, Mapping):
             return y
         return one_column(y) if np.ndim(y) == 2 and np.shape(y)[1] == 1 else y
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say that `score` is no R²."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
 
 
 def crps_metric(distribution: Distribution) -> Metric:
