@@ -1,4 +1,4 @@
-"""Where boosting starts if the loss has several minima: from a place that the distribution knows."""
+"""Where boosting starts if that is not the best constant, or only one of several."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jboost._runtime.typing import Reduce, pytree
 
 @pytree
 class NewtonFrom:
-    """The leaf rule `Newton`, whose base score is searched for from a given place."""
+    """The leaf rule `Newton`, with a base score of its own."""
 
     start: Any  # of rows and reduce
     needs_all_rows: ClassVar[bool] = False
@@ -29,13 +29,20 @@ class NewtonFrom:
         return Newton().leaf_values(leaves)
 
     def base_score(self, loss: Any, rows: Rows, reduce: Reduce | None) -> Float[Array, " k"]:
-        """Return the minimum near the start."""
-        start = jax.lax.stop_gradient(self.start(rows, reduce))
-        curvature = None if loss.curvature is None else Partial(_moved, function=loss.curvature, by=start)
-        moved = dataclasses.replace(
-            loss, function=Partial(_moved, function=loss.function, by=start), curvature=curvature
-        )
-        return start + best_constant(moved, rows, reduce)
+        """Return the start."""
+        return self.start(rows, reduce)
+
+
+def best_constant_near(
+    start: Float[Array, " k"], loss: Any, rows: Rows, reduce: Reduce | None
+) -> Float[Array, " k"]:
+    """Return the minimum that the search of `jboost.best_constant` finds from a given place."""
+    start = jax.lax.stop_gradient(start)
+    curvature = None if loss.curvature is None else Partial(_moved, function=loss.curvature, by=start)
+    moved = dataclasses.replace(
+        loss, function=Partial(_moved, function=loss.function, by=start), curvature=curvature
+    )
+    return start + best_constant(moved, rows, reduce)
 
 
 def _moved(score: Any, y: Any, function: Any, by: Any) -> Any:

@@ -16,6 +16,7 @@ from jboost._objective.base_score import best_constant
 from jboost._objective.domains import check_binary, check_non_negative
 from jboost._objective.rows import Rows
 from jboost._runtime.typing import over_devices
+from jboost.distributions.beginning import best_constant_near
 from jboost.distributions.distribution import Distribution
 from jboost.distributions.fisher import fisher_matrix
 from jboost.distributions.inverting import bisect, inverse, smallest_count
@@ -158,7 +159,7 @@ def _mixture_fisher(score: Any, base: Any) -> Any:
 
 
 def _shared_out(rows: Rows, reduce: Any, base: Any, n: int) -> Any:
-    """Return the scores of components that have the rows between two quantiles of the target each."""
+    """Return the best constant near that of components which have the rows between two quantiles of the target each."""
     y = jnp.asarray(rows.y, rows.weight.dtype)
     inner = [weighted_quantile(y, rows.weight, one / n, reduce) for one in range(1, n)]
     band = sum((y > edge).astype(jnp.int32) for edge in inner)
@@ -170,7 +171,8 @@ def _shared_out(rows: Rows, reduce: Any, base: Any, n: int) -> Any:
         return best_constant(loss, Rows(rows.y, jnp.where(holds_rows, inside, rows.weight)), reduce)
 
     scores = jax.lax.map(of_band, jnp.arange(n, dtype=jnp.int32))
-    return jnp.concatenate([jnp.zeros(n, scores.dtype), scores.ravel()])
+    start = jnp.concatenate([jnp.zeros(n, scores.dtype), scores.ravel()])
+    return best_constant_near(start, mixture(base, n).loss(), rows, reduce)
 
 
 # --- Zeros of their own: scores [log odds of a zero, scores of the base] ---------------------------------------

@@ -37,9 +37,8 @@ def mean_and_log_deviation(y: Any, mean: Any) -> Any:
     centre = mean(y)
     residual = y - centre
     size = mean(jnp.abs(residual))
-    size = jnp.where(
-        size > 0, size, jnp.finfo(size.dtype).tiny
-    )  # a constant target: as near as a fit may come
+    least = jnp.maximum(jnp.finfo(size.dtype).eps * jnp.abs(centre), jnp.finfo(size.dtype).tiny ** 0.25)
+    size = jnp.where(size > 0, size, least)  # a target that is constant, up to its rounding
     square = mean(jnp.square(residual / size))
     return jnp.stack([centre, jnp.log(size) + 0.5 * jnp.log(jnp.where(square > 0, square, 1))])
 

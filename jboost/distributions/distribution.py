@@ -62,8 +62,8 @@ class Distribution(ByValue):
     constant : callable, optional
         As that of a `Loss`: ``constant(y, mean)``, the score that fits all rows best. Searched for if there is none.
     start : callable, optional
-        ``start(rows, reduce) -> [k]``, a score from which to search for that constant, where parameters could change
-        places: see `jboost.best_constant`.
+        ``start(rows, reduce) -> [k]``, the score from which boosting starts instead of that constant, where there are
+        several, as of a mixture: as `LeafRule.base_score`.
     check_target : callable, optional
         ``check_target(y)`` on the host; raises ValueError where the target is no possible one.
     is_discrete : bool, default False

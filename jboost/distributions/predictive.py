@@ -151,6 +151,8 @@ class Predictive:
             self._known("sample")
         function = Partial(sample_of_row, self.distribution)
         count = 1 if n_samples is None else n_samples
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+            raise ValueError(f"n_samples must be an integer of at least 1 or None, got {n_samples!r}")
         keys = jax.random.key_data(jax.random.split(key, len(self)))
         drawn = self._by_row(Partial(_samples, sample=function), keys, shared=np.zeros(count))
         moved = jax.tree.map(lambda array: array.swapaxes(0, 1), drawn)

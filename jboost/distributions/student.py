@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,13 +10,16 @@ import numpy as np
 from jax.scipy.special import betainc, betaln, polygamma
 from jax.tree_util import Partial
 
+from jboost._objective.base_score import best_constant
 from jboost._objective.domains import check_real, real_argument, with_number
+from jboost._objective.rows import Rows
 from jboost.distributions.distribution import Distribution
 from jboost.distributions.inverting import inverse, search_standard
 from jboost.distributions.special import stirling_gap
 from jboost.distributions.standard import LOG_ROOT_2PI
 
 LARGE = 40.0  # degrees of freedom from which on a series has more digits
+DF_AT_START = 5.0
 LEAST_INFORMATION = (
     0.02  # on log(df): of many degrees of freedom targets tell so little that steps would run off
 )
@@ -51,7 +55,20 @@ def student_t(df: float | None = None) -> Distribution:
     given = {} if df is None else {"df": real_argument(df, "df", 0, np.inf)}
     made: dict[str, Any] = {name: Partial(function, **given) for name, function in _FUNCTIONS.items()}
     name, k = ("student_t", 3) if df is None else (with_number("student_t", df), 2)
+    if df is None:
+        made |= {"start": _at_start, "hessian": "full"}
     return Distribution(name, k, check_target=check_real, **made)
+
+
+def _at_start(rows: Rows, reduce: Any) -> Any:
+    """Return the best location and scale for some degrees of freedom.
+
+    All targets together may have lighter tails than those of like features, and degrees of freedom without end, from
+    which no slope leads back.
+    """
+    offset = None if rows.offset is None else rows.offset[:, :2]
+    known = best_constant(student_t(DF_AT_START).loss(), dataclasses.replace(rows, offset=offset), reduce)
+    return jnp.append(known, jnp.log(jnp.asarray(DF_AT_START - 1, known.dtype)))
 
 
 def _df(score: Any, df: Any) -> Any:
