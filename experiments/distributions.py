@@ -173,6 +173,7 @@ def curvatures(folder: Path, options: Any) -> list[str]:
         ("normal", "concrete", NORMAL),
         ("logistic", "concrete", distributions.logistic),
         ("student_t()", "concrete", distributions.student_t()),
+        ("student_t(4)", "concrete", distributions.student_t(4.0)),
         ("gamma", "concrete", distributions.gamma),
         ("weibull", "concrete", distributions.weibull),
         ("inverse_gaussian", "concrete", distributions.inverse_gaussian),
