@@ -25,7 +25,7 @@ with _uncollected(lasting=True):
 
 if typing.TYPE_CHECKING:
     from jboost import differentiable, distributions
-    from jboost.sklearn import JBoostClassifier, JBoostRegressor, JBoostSearchCV
+    from jboost.sklearn import JBoostClassifier, JBoostDistribution, JBoostRegressor, JBoostSearchCV
 
 __all__ = [
     "BatchLoss",
@@ -36,6 +36,7 @@ __all__ = [
     "History",
     "Hyper",
     "JBoostClassifier",
+    "JBoostDistribution",
     "JBoostRegressor",
     "JBoostSearchCV",
     "LeafRule",
@@ -69,7 +70,7 @@ __all__ = [
 
 def __getattr__(name: str) -> typing.Any:
     """Import what takes long when it is asked for: the estimators, since scikit-learn takes as long as JAX."""
-    if name in ("JBoostClassifier", "JBoostRegressor", "JBoostSearchCV"):
+    if name in ("JBoostClassifier", "JBoostDistribution", "JBoostRegressor", "JBoostSearchCV"):
         from jboost import sklearn
 
         return getattr(sklearn, name)

@@ -90,8 +90,10 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     frozen, rows_frozen, share_frozen = jax.lax.stop_gradient((parameters, rows, share))
     start = _mean_of_target(loss, rows_frozen, share_frozen, reduce)
     minimum = _minimise(lambda constant: moments(constant, *frozen), origin, start, loss.needs_all_rows)
-    if loss.curvature is not None:  # which may be another than the derivative of the gradient
-        moments, parameters = explicit(dataclasses.replace(loss, curvature=None, hessian="first_order"))
+    if (
+        loss.curvature is not None
+    ):  # which serves the search; the derivative is that by the second derivatives
+        moments, parameters = explicit(dataclasses.replace(loss, curvature=None))
     return _with_implicit_derivative(moments, minimum.constant, *parameters)
 
 

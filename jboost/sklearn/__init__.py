@@ -4,7 +4,8 @@ from jboost._runtime.garbage import uncollected as _uncollected
 
 with _uncollected(lasting=True):
     from jboost.sklearn.classifier import JBoostClassifier
+    from jboost.sklearn.distribution import JBoostDistribution
     from jboost.sklearn.regressor import JBoostRegressor
     from jboost.sklearn.search import JBoostSearchCV
 
-__all__ = ["JBoostClassifier", "JBoostRegressor", "JBoostSearchCV"]
+__all__ = ["JBoostClassifier", "JBoostDistribution", "JBoostRegressor", "JBoostSearchCV"]

@@ -43,7 +43,7 @@ from jboost.sklearn.rows import (
 )
 from jboost.sklearn.scorers import RegressorStage, Scored
 from jboost.sklearn.starting import Start, check_same_missing, own_start, rounds_to_go, start_from
-from jboost.sklearn.watched import check_eval_set, mean_loss_on, metric_curves
+from jboost.sklearn.watched import check_eval_set, mean_loss_of, mean_loss_on, metric_curves
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -216,6 +216,21 @@ class Boosting(Fitted, Parameters):
     def _labels(self, target: Any) -> Any:
         """Return targets as they were given."""
         return target
+
+    # ------------------------------------------------------------ what several of them do
+
+    def _mean_loss(self, loss: Objective, X: Any, y: Any, sample_weight: Any) -> float:
+        if isinstance(loss, GroupLoss):
+            raise ValueError(
+                "y must have the shape of the predictions: score is given no groups for the loss"
+            )
+        score = self._raw_score(X, None, None)
+        target, weight, counted = self._check_rows(
+            GivenRows("", X, y, sample_weight, None, None), reset=False
+        )
+        target = self._encode(target, reset=False)
+        check_domain(loss.check_target, target, "y")
+        return mean_loss_of(loss, score[counted], target, weight)
 
     # ------------------------------------------------------------ the steps of a fit
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from jboost._spec import Hyper, Spec, check_hyper
 class Parameters(BaseEstimator):
     """A dataclass, as scikit-learn reads parameters off a constructor."""
 
-    loss: Any = field(default="squared_error", kw_only=False)
     n_estimators: int = Spec.n_estimators
     max_depth: int = Spec.max_depth
     grow_policy: str = Spec.grow_policy

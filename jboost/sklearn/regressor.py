@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,13 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
-from jboost._objective.group import GroupLoss
 from jboost._objective.objective import Objective
 from jboost._runtime.arguments import check_weight, on_host
 from jboost.sklearn.base import Boosting
 from jboost.sklearn.labels import one_column
 from jboost.sklearn.names import regression_loss
-from jboost.sklearn.rows import GivenRows, apply_link, check_domain, mean_r2_of_known
+from jboost.sklearn.rows import apply_link, mean_r2_of_known
 from jboost.sklearn.scorers import RegressorStage
-from jboost.sklearn.watched import mean_loss_of
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -134,6 +132,7 @@ class JBoostRegressor(RegressorMixin, Boosting):
     True
     """
 
+    loss: Any = field(default="squared_error", kw_only=False)
     quantile: float | None = None
 
     def predict(
@@ -213,19 +212,6 @@ class JBoostRegressor(RegressorMixin, Boosting):
         """Say whether the loss has outputs that are no predictions of one column of y each."""
         form = np.shape(on_host(y, "y"))
         return loss.n_outputs is not None and (form[1] if len(form) == 2 else 1) != loss.n_outputs
-
-    def _mean_loss(self, loss: Objective, X: Any, y: Any, sample_weight: Any) -> float:
-        if isinstance(loss, GroupLoss):
-            raise ValueError(
-                "y must have the shape of the predictions: score is given no groups for the loss"
-            )
-        score = self._raw_score(X, None, None)
-        target, weight, counted = self._check_rows(
-            GivenRows("", X, y, sample_weight, None, None), reset=False
-        )
-        target = self._encode(target, reset=False)
-        check_domain(loss.check_target, target, "y")
-        return mean_loss_of(loss, score[counted], target, weight)
 
     def _stage(self, score: Float[np.ndarray, "n ..."], loss: Objective) -> RegressorStage:
         return RegressorStage(self.__sklearn_tags__(), apply_link(loss.inverse_link, score))
