@@ -60,7 +60,14 @@ PUBLIC = _public_names()
 CALLABLES = [(name, value) for name, value in PUBLIC if inspect.isclass(value) or inspect.isroutine(value)]
 
 
-LONG = ("how-to-extend.md",)  # pages whose examples take long
+LONG = (  # pages whose examples take long, or import a library that does
+    "how-to-extend.md",
+    "encoder.md",
+    "files.md",
+    "numpyro.md",
+    "sharding.md",
+    "simulator.md",
+)
 
 
 @pytest.mark.parametrize(
