@@ -135,7 +135,7 @@ def train(parts: dict[str, Part], encoder: Any, tree_rate: float, rate: float, n
 
 def measure(seed: int, n_rounds: int) -> dict[str, tuple[float, float]]:
     """Return the accuracy and the log loss of the test rows by method."""
-    X, digit = load_digits(return_X_y=True)
+    X, digit = (np.asarray(array) for array in load_digits(return_X_y=True))
     X = X.astype(np.float32)
     images = (X / 16).reshape(-1, 8, 8)
     inner, test = train_test_split(np.arange(len(X)), test_size=0.2, stratify=digit, random_state=seed)
@@ -177,7 +177,10 @@ def main() -> None:
         found.append(measure(seed, options.rounds))
         print(seed, {name: f"{a:.4f} {b:.4f}" for name, (a, b) in found[-1].items()}, flush=True)
     together = np.array([one["trained together"][1] for one in found])
-    lines = ["| | test accuracy | test log loss | splits in which it beats the last row |", "|---|---|---|---|"]
+    lines = [
+        "| | test accuracy | test log loss | splits in which it beats the last row |",
+        "|---|---|---|---|",
+    ]
     for name in METHODS:
         accuracy, loss = np.array([one[name] for one in found]).T
         lines.append(

@@ -93,7 +93,9 @@ def test_a_step_that_is_the_same_for_all_rows_is_exact():
         loss, np.zeros((n, 1)), y, spec=jboost.Spec(n_estimators=1, max_depth=1), hyper=hyper, base_score=0.0
     )
     response = np.asarray(simulate(jnp.ones(n)))
-    np.testing.assert_allclose(jboost.predict(model, np.zeros((1, 1)))[0], response @ y / (response @ response), rtol=1e-4)
+    np.testing.assert_allclose(
+        jboost.predict(model, np.zeros((1, 1)))[0], response @ y / (response @ response), rtol=1e-4
+    )
 
 
 @pytest.mark.slow
@@ -104,7 +106,9 @@ def test_a_posterior_over_the_weight_of_trees_is_the_conjugate_one():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (80, 2))
     y, noise = np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=80), 0.5
-    model, _ = jboost.fit(jboost.losses.squared_error, X[:40], y[:40], spec=jboost.Spec(n_estimators=10, max_depth=2))
+    model, _ = jboost.fit(
+        jboost.losses.squared_error, X[:40], y[:40], spec=jboost.Spec(n_estimators=10, max_depth=2)
+    )
     data = jboost.bin_features(X[40:], edges=model.edges)
 
     def program(data, y):
