@@ -3,9 +3,9 @@
     python -m experiments.encoder [--splits 5] [--rounds 150] [--markdown FILE]
 
 Each split divides the rows into 60 % to train on, 20 % to choose by and 20 % to test on. Each method has so many rounds
-of boosting, four full-batch steps of Adam a round, or both, and the same two rates of each; setting and round are chosen
-by the log loss of the middle part. "one after the other" boosts from the logits of the encoder that was chosen alone,
-and "mean" averages the probabilities of the two chosen alone.
+of boosting, four full-batch steps of Adam a round, or both, and the same two rates of each; setting and round are
+chosen by the log loss of the middle part. "one after the other" boosts from the logits of the encoder that was chosen
+alone, and "mean" averages the probabilities of the two chosen alone.
 """
 
 from __future__ import annotations

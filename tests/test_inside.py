@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import native_library
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 from jax.tree_util import Partial
 from scipy.linalg import expm
 
@@ -148,6 +150,27 @@ def test_a_network_in_the_loss_is_an_offset_of_the_scores():
     other, _ = jboost.fit(jboost.losses.softmax(3), X, digit, offset=X @ matrix.T, **options)
     np.testing.assert_array_equal(model.trees.feature, other.trees.feature)
     np.testing.assert_allclose(model.leaf_value, other.leaf_value, rtol=1e-3, atol=1e-5)
+
+
+def test_rows_along_an_explicit_axis_are_refused_by_name():
+    mesh = jax.make_mesh((1,), ("rows",), axis_types=(AxisType.Explicit,))
+    X = np.arange(32.0, dtype=np.float32).reshape(16, 2)
+    rows, y = (jax.device_put(array, NamedSharding(mesh, P("rows"))) for array in (X, X[:, 0]))
+    spec = jboost.Spec(n_estimators=2, max_depth=2)
+    model, _ = jboost.fit(jboost.losses.squared_error, rows, y, spec=spec)  # outside of jit any will do
+    data = jboost.bin_features(X)
+
+    def fit(y, weight):
+        return jboost.fit(jboost.losses.squared_error, data, y, sample_weight=weight, spec=spec)
+
+    whole = jax.device_put(y, NamedSharding(mesh, P()))
+    for name, function, arguments in (
+        ("y", fit, (y, whole)),
+        ("sample_weight", fit, (whole, y)),
+        ("X", jboost.predict, (model, rows)),
+    ):
+        with pytest.raises(ValueError, match=f"^{name} must not be divided over an explicit axis .*AxisType.Auto"):
+            jax.jit(function)(*arguments)
 
 
 @pytest.mark.slow
