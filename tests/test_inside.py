@@ -169,7 +169,9 @@ def test_rows_along_an_explicit_axis_are_refused_by_name():
         ("sample_weight", fit, (whole, y)),
         ("X", jboost.predict, (model, rows)),
     ):
-        with pytest.raises(ValueError, match=f"^{name} must not be divided over an explicit axis .*AxisType.Auto"):
+        with pytest.raises(
+            ValueError, match=f"^{name} must not be divided over an explicit axis .*AxisType.Auto"
+        ):
             jax.jit(function)(*arguments)
 
 
