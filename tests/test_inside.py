@@ -175,6 +175,25 @@ def test_rows_along_an_explicit_axis_are_refused_by_name():
             jax.jit(function)(*arguments)
 
 
+def scaled(score, y, *, factor):
+    return factor * (score - y) ** 2
+
+
+def test_what_stands_in_for_a_part_without_arrays_stays_a_leaf():
+    """Checkpoints give names to leaves and to nodes without any, and look at the names by their paths."""
+    loss = jboost.Loss(Partial(scaled, factor=2.0))
+    problem, _ = jboost.boosting.init(loss, np.arange(8.0)[:, None], np.arange(8.0))
+
+    def is_leaf(node):
+        return not jax.tree.leaves(node)
+
+    named = jax.tree.map(lambda _: "name", problem, is_leaf=is_leaf)
+    assert len(jax.tree.leaves(named)) > len(jax.tree.leaves(problem))
+    assert set(jax.tree.leaves(jax.tree.map(str.upper, named))) == {"NAME"}
+    assert named.loss.leaf == "name"
+    assert jax.tree.map(lambda part, _: part, problem, problem).loss.leaf == problem.loss.leaf
+
+
 @pytest.mark.slow
 def test_a_jitted_fit_of_rows_on_eight_devices_is_that_of_one():
     script = Path(__file__).with_name("sharding_script.py").read_text()
