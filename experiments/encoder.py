@@ -32,7 +32,7 @@ METHODS = ("encoder alone", "trees alone", "mean of the two", "one after the oth
 
 
 class Encoder(eqx.Module):
-    """A small convolutional network with a linear head: 2,090 numbers."""
+    """A small convolutional network with a linear head: 1,418 numbers."""
 
     convolution: eqx.nn.Conv2d
     embedding: eqx.nn.Linear
