@@ -60,7 +60,15 @@ PUBLIC = _public_names()
 CALLABLES = [(name, value) for name, value in PUBLIC if inspect.isclass(value) or inspect.isroutine(value)]
 
 
-LONG = ("how-to-extend.md", "learned-losses.md")  # pages whose examples take long
+LONG = (  # pages whose examples take long, or import a library that does
+    "encoder.md",
+    "files.md",
+    "how-to-extend.md",
+    "learned-losses.md",
+    "numpyro.md",
+    "sharding.md",
+    "simulator.md",
+)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from jboost._model.scoring import sum_rounds
 from jboost._model.scoring.xla import sum_all_rounds
 from jboost._runtime.arguments import as_offset
 from jboost._runtime.caller import moves_arrays
+from jboost._runtime.dividing import check_not_explicit
 from jboost._runtime.padding import bucket, pad_axis
 from jboost._runtime.programs import program
 from jboost._runtime.typing import (
@@ -143,6 +144,7 @@ def predict(model: Ensemble, X: Any, *, offset: Any = None) -> Float[Array, "n *
     (8,)
     """
     check_model(model)
+    check_not_explicit(X=X, offset=offset)
     bins = read_bins(model.edges, X)
     score = score_bins(model, bins, _as_offset(offset, model, bins))
     if is_traced(score):

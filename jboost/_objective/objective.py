@@ -154,7 +154,8 @@ def _as_part(part: Any) -> Any:
         return part
     if callable(part):
         return parametrised(part)
-    return _Rule(part) if jax.tree_util.all_leaves([part]) else part
+    # What is no rule stands in for one, as the names that a checkpoint gives to parts without arrays.
+    return _Rule(part) if jax.tree_util.all_leaves([part]) and isinstance(part, LeafRule) else part
 
 
 def _whole_rule(part: Any) -> Any:

@@ -17,6 +17,7 @@ from jboost._objective.loss import as_loss
 from jboost._objective.resolve import resolve
 from jboost._runtime.arguments import as_key, as_target
 from jboost._runtime.caller import moves_arrays
+from jboost._runtime.dividing import check_not_explicit
 from jboost._runtime.typing import as_array, is_traced, kept_concrete
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._tree.columns import Bins
@@ -93,6 +94,7 @@ def pose(
 ) -> Posed:
     """Check the arguments of a fit, and put them together."""
     loss, hyper, key = as_loss(loss), check_hyper(hyper), as_key(key)
+    check_not_explicit(data=data, y=y, sample_weight=sample_weight, valid=valid, offset=offset)
     y = as_target(y, "y", loss.allow_nan)
     resolved = resolve(loss, y)
     given = (data, y, hyper, sample_weight, valid, key, init_model, offset, metric, sampler)
