@@ -270,7 +270,6 @@ def test_the_memory_of_a_derivative_is_some_numbers_for_each_row_and_round():
         ({"spec": {"n_estimators": 5}}, TypeError, "spec must be a jboost.Spec"),
         ({"base_score": np.inf}, ValueError, "base_score must be finite"),
     ],
-    ids=str,
 )
 def test_bad_arguments_are_named_before_anything_is_compiled(change, error, words):
     before = programs.n_programs()
