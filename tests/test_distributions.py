@@ -345,6 +345,7 @@ def test_a_mixture_starts_from_parts_of_its_own():
     assert_allclose(parameters["probs"][0][order], [(y < 0).mean(), (y > 0).mean()], atol=0.01)
 
 
+@pytest.mark.slow
 def test_numbers_in_a_distribution_are_operands():
     X, y = heteroscedastic()
     data = jboost.bin_features(X)

@@ -99,7 +99,7 @@ def from_object(
     for field, function, *arguments in _MEMBERS:
         try:
             jax.eval_shape(Partial(function, make=make), score, *arguments)
-        except (AttributeError, NotImplementedError):  # it has no such thing
+        except (AttributeError, ImportError, NotImplementedError):  # it has no such thing
             continue
         found[field] = Partial(function, make=make)
     return Distribution(name or type(one).__name__, n_parameters, **(found | more))

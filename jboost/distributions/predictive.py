@@ -125,11 +125,8 @@ class Predictive:
         """Return the ends [n] of the central interval that holds a target with probability `level`."""
         if not is_traced(level) and not 0 < level < 1:
             raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
-        both = self.quantile(
-            jnp.stack([0.5 - level / 2, 0.5 + level / 2])
-            if is_traced(level)
-            else np.array([0.5 - level / 2, 0.5 + level / 2])
-        )
+        of = jnp if is_traced(level) else np
+        both = self.quantile(of.stack([0.5 - level / 2, 0.5 + level / 2]))
         return both[:, 0], both[:, 1]
 
     def sample(self, key: Any = 0, n_samples: int | None = None) -> Any:
@@ -181,6 +178,7 @@ class Predictive:
         ----------
         Czado, Gneiting and Held (2009), "Predictive Model Assessment for Count Data", eq. 1, for counts.
         """
+        y = _as_array(y)
         at = self.cdf(y)
         key = key_of(int(key)) if isinstance(key, int | np.integer) else as_key(key)
         share = jax.random.uniform(key, at.shape, jnp.result_type(float))
@@ -237,6 +235,7 @@ class Predictive:
     def _by_row(self, function: Any, *of_rows: Any, shared: Any = None) -> Any:
         """Apply a function of one row to all, in one program for similar numbers of rows."""
         n = len(self.score)
+        of_rows = jax.tree.map(_as_array, of_rows, is_leaf=lambda one: isinstance(one, list))
         for leaf in jax.tree.leaves(of_rows):
             if np.ndim(leaf) == 0 or np.shape(leaf)[0] != n:
                 raise ValueError(
@@ -251,6 +250,10 @@ class Predictive:
             padded = jax.tree.map(lambda leaf: pad_axis(_host(leaf), size), arguments)
             found = _map_rows(function, shared, *padded)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[:n], found)
+
+
+def _as_array(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.Array | np.ndarray) else np.asarray(leaf)
 
 
 def _host(leaf: Any) -> np.ndarray:
