@@ -334,6 +334,32 @@ def test_a_positive_target_is_learned_in_any_units():
         assert_allclose(means[2], means[1], rtol=5e-2)
 
 
+@pytest.mark.parametrize("unit", [1e-15, 1e-6, 1.0, 1e9])
+def test_a_laplace_starts_from_median_and_mean_distance(unit):
+    y = np.exp(np.random.default_rng(3).normal(size=301)) * unit
+    weight = np.random.default_rng(4).integers(0, 4, 301).astype(float)
+    counted = np.repeat(y, weight.astype(int))
+    centre = np.quantile(counted, 0.5, method="averaged_inverted_cdf")
+    model, _ = jboost.fit(
+        d.laplace.loss(), np.zeros((301, 1)), y, spec=Spec(n_estimators=0), sample_weight=weight
+    )
+    assert_allclose(model.base, [centre, np.log(np.abs(counted - centre).mean())], rtol=1e-5)
+
+
+def test_a_negative_binomial_of_large_size_is_poissons():
+    """Float32 and float64, on both sides of where the one formula ends."""
+    count = np.arange(12.0)
+    for x64, tolerance in ((False, 3e-3), (True, 1e-6)):
+        with jax.enable_x64(x64):
+            for log_size in (2.0, 7.0, 9.0, 14.0, 25.0, 45.0, 80.0):
+                score = jnp.asarray(np.tile([np.log(3.0), log_size], (12, 1)))
+                found = d.negative_binomial(score)
+                size = np.exp(log_size)
+                expected = stats.nbinom(size, size / (size + 3)) if log_size < 30 else stats.poisson(3)
+                assert_allclose(found.cdf(jnp.asarray(count)), expected.cdf(count), atol=tolerance)
+                assert (np.asarray(found.quantile(0.5)) == expected.ppf(0.5)).all()
+
+
 def test_a_mixture_starts_from_parts_of_its_own():
     rng = np.random.default_rng(0)
     y = np.where(rng.random(400) < 0.3, -4, 4) + rng.normal(size=400)

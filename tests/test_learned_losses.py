@@ -517,3 +517,15 @@ def test_a_traced_shape_without_a_loss_is_nan():
     found = jax.jit(lambda shape: losses.general_robust_nll(shape)(0.0, 1.0))(jnp.array(-0.1))
     assert np.isnan(found)
     assert np.isnan(jax.jit(lambda shape: losses.general_robust(shape, 1.0)(0.0, 1.0))(2.5))
+
+
+def test_class_weights_ask_for_numbers_of_classes():
+    y = np.linspace(-3, 3, 20)
+    with pytest.raises(ValueError, match="y must hold the numbers of 2 classes"):
+        jboost.fit(losses.class_balanced(losses.squared_error, [1, 2]), y[:, None], y)
+    with pytest.raises(ValueError, match="y must hold the numbers of 3 classes"):
+        jboost.fit(
+            losses.class_balanced(Loss(lambda score, y: (score - y) ** 2), [1, 2, 3]),
+            y[:, None],
+            np.arange(20) % 4,
+        )

@@ -12,11 +12,13 @@ import numpy as np
 import optax
 import pytest
 from jax.tree_util import Partial
+from scipy import stats
 
 import jboost
 from jboost import Hyper, Spec, losses
 from jboost._runtime import programs
 from jboost.differentiable import influence, tune
+from jboost.differentiable.risk import fitted_of, posed_for_risk
 from tests.twin import problem, same_structure
 
 SPEC = Spec(n_estimators=4, max_depth=2)
@@ -85,7 +87,7 @@ def test_derivatives_are_those_of_differences_of_plain_fits():
         return lambda eps: {"hyper": dataclasses.replace(HYPER, **{name: value * np.exp(eps)})}
 
     slopes = {name: slope(moved(name)) for name in BY}
-    slopes["loss"] = slope(lambda eps: {"loss": Partial(asymmetric, up=2.0 + eps)})
+    slopes["loss.up"] = slope(lambda eps: {"loss": Partial(asymmetric, up=2.0 + eps)})
     for name, expected in slopes.items():
         assert abs(expected) > 1e-6  # there is something to agree on
         np.testing.assert_allclose(found.gradient[name][0], expected, rtol=1e-5, err_msg=name)
@@ -189,12 +191,20 @@ def test_another_start_and_other_numbers_compile_nothing():
 
 
 def test_draws_average_fits_of_weights_drawn_anew():
-    """Their mean, one at a time, and other keys draw others."""
+    """Exponential ones: the mean is that of fits with such weights, one at a time."""
     found = run(influence, draws=3, key=jax.random.key(1))
-    one, other = (run(influence, draws=1, key=jax.random.key(seed)) for seed in (1, 2))
-    assert not np.allclose(one, other)
-    assert np.corrcoef(found, run(influence))[0, 1] > 0.8
-    np.testing.assert_array_equal(found, run(influence, draws=3, key=jax.random.key(1)))
+    arguments = given()
+    of_fit: Any = [arguments[name] for name in ("loss", "data", "y", "valid", "spec", "hyper")]
+    options = {"sample_weight": rows()[0].weight, "key": jax.random.key(1)}
+    loss, data, y, valid, spec, hyper = of_fit
+    posed = posed_for_risk(loss, data, y, valid, spec, hyper, None, options)
+    drawn = fitted_of(posed, 3).draws
+    times, keys = np.asarray(drawn.times)[:, :N], drawn.keys
+    assert stats.kstest(times.ravel(), "expon").pvalue > 1e-3
+    one_by_one = [run(influence, sample_weight=rows()[0].weight * times[i], key=keys[i]) for i in range(3)]
+    np.testing.assert_allclose(found, np.mean(one_by_one, axis=0), rtol=1e-4, atol=1e-8)
+    other = run(influence, draws=3, key=jax.random.key(2))
+    assert not np.allclose(found, other)
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
@@ -260,6 +270,11 @@ def test_the_memory_of_a_derivative_is_some_numbers_for_each_row_and_round():
             "hyper.learning_rate must be between",
         ),
         ({"by": ("loss",), "loss": losses.squared_error}, ValueError, "loss must hold floats"),
+        (
+            {"by": ("loss",), "loss": losses.quantile(0.3)},
+            ValueError,
+            "its leaf rule .* has numbers of its own",
+        ),
         ({"steps": 0}, ValueError, "steps must be an integer of at least 1"),
         ({"draws": -1}, ValueError, "draws must be an integer of at least 0"),
         ({"draws": True}, ValueError, "draws must be an integer"),
@@ -298,6 +313,19 @@ def test_what_has_no_derivative_or_runs_off_is_said():
         run(influence, metric=root)
     with pytest.raises(TypeError, match="outside of jit"):
         jax.jit(lambda w: run(influence, sample_weight=w))(jnp.ones(N))
+
+
+def test_a_number_that_several_functions_of_a_loss_hold_is_one():
+    """Of the density of the general robust loss, whose curvature has its shape and scale too."""
+    loss = losses.general_robust_nll(1.0, 0.5)
+    found = run(tune, loss=loss, by=("loss",), optimizer=optax.sgd(0.01), steps=3, hyper=Hyper())
+    shape, scale = (found.values[f"loss.{name}"][found.best] for name in ("shape", "scale"))
+    made = losses.general_robust_nll(float(shape), float(scale))
+    _, history = found.fit()
+    _, expected = run(jboost.fit, loss=made, hyper=Hyper())
+    np.testing.assert_allclose(history.train_loss, expected.train_loss, rtol=1e-5)
+    with pytest.raises(TypeError, match="optimizer must take its steps from the gradient alone"):
+        run(tune, by=("reg_lambda",), optimizer=optax.lbfgs())
 
 
 def test_ctrl_c_keeps_the_steps_so_far(monkeypatch):

@@ -188,6 +188,8 @@ def finetune(
     if n_iter_no_change is not None and valid is None:
         raise ValueError("valid must be given when n_iter_no_change asks for early stopping")
     check_not_traced(metric)
+    if metric is not None and valid is None:
+        raise ValueError("valid must be given with a metric, which judges its rows")
     decay = _non_negative("decay", decay)
     key = as_key(key)
     y = as_target(y, "y", loss.allow_nan)

@@ -21,8 +21,8 @@ from jboost.boosting.rounds import Problem, run
 from jboost.differentiable.scales import moved_to
 
 NOT_FINITE = (
-    "write the loss and the metric without 0/0, inf - inf or a root or logarithm at 0, and with derivatives "
-    "there"
+    "scale y where it is large, and write the loss and the metric without 0/0, inf - inf or a root or logarithm at "
+    "0, and with derivatives there"
 )
 
 
@@ -78,13 +78,16 @@ def fitted_of(posed: Posed, n_draws: int) -> Fitted:
     """Return the fit, or so many of them, each with weights drawn anew by the Bayesian bootstrap (Rubin 1981)."""
     problem, key = posed.problem, posed.key
     problem = dataclasses.replace(problem, edges=None, draws=draws_any(problem.hyper))
-    shape = (max(n_draws, 1), problem.train.weight.size)
+    times = np.ones((max(n_draws, 1), problem.train.weight.size))
     with kept_concrete():
         if not n_draws:
-            return Fitted(problem, Draws(as_array(np.ones(shape), float), key[None]), posed.base_score)
+            return Fitted(problem, Draws(as_array(times, float), key[None]), posed.base_score)
         keys = jax.random.split(key, n_draws)
         seed = np.asarray(jax.random.key_data(jax.random.fold_in(key, n_draws))).ravel()
-        times = np.random.default_rng(seed.tolist()).exponential(size=shape)
+        # Not of the padding, on whose size nothing may depend.
+        times[:, : posed.n_rows] = np.random.default_rng(seed.tolist()).exponential(
+            size=(n_draws, posed.n_rows)
+        )
         return Fitted(problem, Draws(as_array(times, float), keys), posed.base_score)
 
 

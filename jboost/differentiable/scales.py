@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 from jboost._runtime.typing import as_array
 from jboost.boosting.rounds import Problem
+from jboost.differentiable.loss_numbers import numbers_of, with_numbers
 
 
 class Scale(NamedTuple):
@@ -61,13 +62,7 @@ def place_of(problem: Problem, names: tuple[str, ...]) -> tuple[Any, ...]:
 
 def _place(problem: Problem, name: str) -> Any:
     if name == "loss":
-        numbers = _floats(problem.loss)
-        if not numbers:
-            raise ValueError(
-                "loss must hold floats or arrays to be moved, as jboost.losses.huber(1.0) or a jax.tree_util.Partial "
-                "does, got one without"
-            )
-        return [as_array(number, float) for number in numbers]
+        return numbers_of(problem.loss)
     if name == "sample_weight":
         return as_array(np.zeros(problem.train.weight.size), float)
     scale, value = SCALES[name], float(getattr(problem.hyper, name))
@@ -82,7 +77,7 @@ def moved_to(problem: Problem, names: tuple[str, ...], place: tuple[Any, ...]) -
     values = {name: SCALES[name].value(places[name]) for name in names if name in SCALES}
     problem = dataclasses.replace(problem, hyper=dataclasses.replace(problem.hyper, **values))
     if "loss" in places:
-        problem = dataclasses.replace(problem, loss=with_floats(problem.loss, places["loss"]))
+        problem = dataclasses.replace(problem, loss=with_numbers(problem.loss, places["loss"]))
     weight = problem.train.weight
     if "sample_weight" in places:
         weight = shifted(weight, places["sample_weight"])
@@ -98,17 +93,3 @@ def shifted(weight: Array, place: Array) -> Array:
     times = jnp.where(present, jnp.exp(jnp.where(present, place - highest, 0)), 0)
     new = weight * times
     return new * (weight.sum() / new.sum())
-
-
-def _floats(loss: Any) -> list[Any]:
-    return [leaf for leaf in jax.tree.leaves(loss) if _is_float(leaf)]
-
-
-def with_floats(loss: Any, numbers: list[Any]) -> Any:
-    """Return the loss with other floats in their places."""
-    rest = iter(numbers)
-    return jax.tree.map(lambda leaf: next(rest) if _is_float(leaf) else leaf, loss)
-
-
-def _is_float(leaf: Any) -> bool:
-    return isinstance(leaf, float) or jnp.issubdtype(jnp.result_type(leaf), jnp.floating)

@@ -29,7 +29,7 @@ class Tuned:
     risk : float [steps]
         Of each step: the metric of the validation rows, the mean over the draws.
     values : dict of float [steps] or [steps p]
-        By name, what each step was tried with.
+        By name, what each step was tried with; the numbers of the loss as "loss.delta", say.
     gradient : dict of float [steps] or [steps p]
         By name, the derivatives by places on the unconstrained scale; of what is maximised, the negative ones.
     best : int

@@ -18,6 +18,7 @@ from jboost.boosting.chunks import progress_bar
 from jboost.boosting.fitting import fit
 from jboost.boosting.loop import Posed
 from jboost.boosting.stopping import History
+from jboost.differentiable.loss_numbers import with_numbers
 from jboost.differentiable.optimizers import adam_in_any_unit, check_optimizer, follow
 from jboost.differentiable.risk import (
     NOT_FINITE,
@@ -27,7 +28,7 @@ from jboost.differentiable.risk import (
     posed_for_risk,
     risk_and_gradient,
 )
-from jboost.differentiable.scales import SCALES, check_names, moved_to, place_of, with_floats
+from jboost.differentiable.scales import SCALES, check_names, moved_to, place_of
 from jboost.differentiable.tuned import Tuned
 
 RATE = 0.1  # of Adam: a step moves a positive number by a tenth or so
@@ -78,8 +79,9 @@ def tune(
         How many fits; the optimizer moves the numbers between them.
     by : tuple of str
         What is tuned: ``"learning_rate"`` (on a logit scale, between 0 and 1), ``"reg_lambda"``, ``"reg_alpha"`` and
-        ``"max_delta_step"`` (on a log scale, from a value above 0); ``"loss"``, the floats and arrays that the loss
-        holds (as they are: let the loss map them to its domain); ``"sample_weight"``, the share that each row has in
+        ``"max_delta_step"`` (on a log scale, from a value above 0); ``"loss"``, the floats and arrays that the function
+        of the loss holds, in its curvature and the like too where they have the same names (as they are: let the
+        loss map them to its domain); ``"sample_weight"``, the share that each row has in
         the sum of the weights (softmax).
     draws : int, default 0
         Where above 0, the risk is the mean over so many fits, each with weights drawn anew (exponential times: the
@@ -139,7 +141,7 @@ def tune(
     best = int(np.argmin([one.risk for one in path]))
     values = [_values(posed, names, one.place) for one in path]
     given = as_loss(loss)
-    tuned_loss = with_floats(given, list(path[best].place[names.index("loss")])) if "loss" in names else given
+    tuned_loss = with_numbers(given, path[best].place[names.index("loss")]) if "loss" in names else given
     weight = values[best].get("sample_weight", sample_weight)
     numbers = {name: values[best][name] for name in names if name in SCALES}
     hyper = dataclasses.replace(hyper, **{name: float(value) for name, value in numbers.items()})
@@ -150,8 +152,11 @@ def tune(
         loss=tuned_loss,
         sample_weight=weight,
         risk=sign * np.array([one.risk for one in path]),
-        values={name: _stacked([one[name] for one in values]) for name in names},
-        gradient={name: _stacked([one.gradient[i] for one in path]) for i, name in enumerate(names)},
+        values={name: _stacked([one[name] for one in values]) for name in values[0]},
+        gradient={
+            name: _stacked([_by_name(names, one.gradient)[name] for one in path])
+            for name in _by_name(names, place)
+        },
         best=best,
         name="mean loss" if posed.problem.metric is None else posed.problem.metric.name or "metric",
         _fit=again,
@@ -188,12 +193,21 @@ def _descend(
                 )
                 bar.update(1)
                 bar.set_postfix({"risk": f"{float(risk):.5g}"}, refresh=False)
-                place, state = follow(optimizer, gradient, state, place)
+                place, state = _followed(optimizer, gradient, state, place)
         except KeyboardInterrupt:
             if not path:
                 raise
             warn(f"interrupted: the best of the first {len(path)} steps is returned")
     return path
+
+
+def _followed(optimizer: Any, gradient: Any, state: Any, place: Any) -> tuple[Any, Any]:
+    try:
+        return follow(optimizer, gradient, state, place)
+    except TypeError as error:
+        raise TypeError(
+            f"optimizer must take its steps from the gradient alone, without a line search; it says: {error}"
+        ) from error
 
 
 def _check_step(names: tuple[str, ...], place: Any, risk: Any, gradient: Any, path: list[Step]) -> None:
@@ -211,7 +225,8 @@ def _check_step(names: tuple[str, ...], place: Any, risk: Any, gradient: Any, pa
     best = min(path, key=lambda one: one.risk)
     raise ValueError(
         f"optimizer diverged: in step {len(path) + 1} {what} is not finite at {_said(names, place)}; lower its "
-        f"learning rate. The best so far was {_said(names, best.place)} with a risk of {best.risk:.5g}"
+        "learning rate, or let the loss map its numbers to their domain. The best so far was "
+        f"{_said(names, best.place)} with a risk of {best.risk:.5g}"
     )
 
 
@@ -224,14 +239,20 @@ def _check_effect(names: tuple[str, ...], gradient: Any) -> None:
             )
 
 
+def _by_name(names: tuple[str, ...], place: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the parts of a place, or of a gradient, by name; those of the loss by names of their own."""
+    parts = dict(zip(names, place, strict=True))
+    of_loss = parts.pop("loss", {})
+    return parts | {f"loss.{name}": one for name, one in of_loss.items()}
+
+
 def _said(names: tuple[str, ...], place: tuple[Any, ...]) -> str:
-    """Name the numbers of a place, and how many there are where they are several."""
-    parts = []
-    for name, one in zip(names, place, strict=True):
-        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(one)])
-        flat = np.asarray(SCALES[name].value(flat)) if name in SCALES else flat
-        parts.append(f"{name}={flat[0]:.4g}" if flat.size == 1 else f"{name} ({flat.size} numbers)")
-    return ", ".join(parts)
+    """Say where a place is: numbers, and how many there are where they are several."""
+    said = []
+    for name, one in _by_name(names, place).items():
+        flat = np.ravel(SCALES[name].value(one) if name in SCALES else one)
+        said.append(f"{name}={flat[0]:.4g}" if flat.size == 1 else f"{name} ({flat.size} numbers)")
+    return ", ".join(said)
 
 
 def _is_finite(part: Any) -> bool:
@@ -245,16 +266,14 @@ def _values(posed: Posed, names: tuple[str, ...], place: tuple[Any, ...]) -> dic
         name: np.asarray(getattr(problem.hyper, name)) for name in names if name in SCALES
     }
     if "loss" in names:
-        found["loss"] = np.concatenate([np.ravel(leaf) for leaf in place[names.index("loss")]])
+        found |= {f"loss.{name}": one for name, one in place[names.index("loss")].items()}
     if "sample_weight" in names:
         found["sample_weight"] = np.asarray(problem.train.weight)[: posed.n_rows]
     return found
 
 
 def _stacked(parts: list[Any]) -> Float[np.ndarray, "steps ..."]:
-    flat = [[np.ravel(leaf) for leaf in jax.tree.leaves(one)] for one in parts]
-    found = np.stack([np.concatenate(one) for one in flat])
-    return found[:, 0] if found.shape[1] == 1 else found
+    return np.stack([np.asarray(one) for one in parts])
 
 
 def _fit_again(

@@ -10,7 +10,10 @@ import numpy as np
 from jax.scipy.special import betainc, betaln, gammainc, gammaincc, gammaln, log_ndtr, ndtr
 from jax.tree_util import Partial
 
+from jboost._fixed_point import mean
+from jboost._fixed_point.quantile import weighted_quantile
 from jboost._objective.domains import check_positive
+from jboost._objective.rows import Rows
 from jboost.distributions.distribution import Distribution
 from jboost.distributions.inverting import inverse, search_positive, search_unit
 from jboost.distributions.location_scale import exponential_of, location_scale
@@ -36,15 +39,34 @@ def mean_and_log_deviation(y: Any, mean: Any) -> Any:
     y = jnp.asarray(y, float)
     centre = mean(y)
     residual = y - centre
-    size = mean(jnp.abs(residual))
-    least = jnp.maximum(jnp.finfo(size.dtype).eps * jnp.abs(centre), jnp.finfo(size.dtype).tiny ** 0.25)
-    size = jnp.where(size > 0, size, least)  # a target that is constant, up to its rounding
+    size = _or_least(mean(jnp.abs(residual)), centre)
     square = mean(jnp.square(residual / size))
     return jnp.stack([centre, jnp.log(size) + 0.5 * jnp.log(jnp.where(square > 0, square, 1))])
 
 
+def _or_least(size: Any, centre: Any) -> Any:
+    """Return a deviation, and what rounding alone makes of one where a target is constant."""
+    least = jnp.maximum(jnp.finfo(size.dtype).eps * jnp.abs(centre), jnp.finfo(size.dtype).tiny ** 0.25)
+    return jnp.where(size > 0, size, least)
+
+
+def _median_and_log_deviation(rows: Rows, reduce: Any) -> Any:
+    """Return the median and the logarithm of the mean distance from it, by which the likelihood is the largest."""
+    y = jnp.asarray(rows.y, float)
+    weight = jnp.asarray(rows.weight, y.dtype)
+    rate = jnp.ones_like(y) if rows.offset is None else jnp.exp(-rows.offset[:, 1])
+    shifted = y if rows.offset is None else y - rows.offset[:, 0]
+    centre = weighted_quantile(shifted, weight * rate, 0.5, reduce)
+    largest = jnp.max(
+        jnp.where(weight > 0, jnp.abs(shifted - centre), 0)
+    )  # sums of it stay within the range of floats
+    distance = jnp.abs(shifted - centre) / jnp.where(largest > 0, largest, 1)
+    size = largest * mean(distance * rate, weight)
+    return jnp.stack([centre, jnp.log(_or_least(size, centre))])
+
+
 normal = location_scale("normal", NORMAL, constant=mean_and_log_deviation)
-laplace = location_scale("laplace", LAPLACE)
+laplace = location_scale("laplace", LAPLACE, start=_median_and_log_deviation)
 logistic = location_scale("logistic", LOGISTIC)
 
 

@@ -86,9 +86,12 @@ def _negative_binomial_variance(score: Any) -> Any:
 
 
 def _negative_binomial_cdf(score: Any, y: Any) -> Any:
-    count = jnp.floor(y)
-    share = jax.nn.sigmoid(score[1] - score[0])
-    return jnp.where(count >= 0, betainc(jnp.exp(score[1]), jnp.maximum(count, 0) + 1, share), 0)
+    count, mean = jnp.floor(y), jnp.exp(score[0])
+    # Of a large r, where the incomplete beta function loses its digits, it is Poisson's, up to (1 + mean) / r.
+    is_large = score[1] > jnp.log1p(mean) - 0.5 * np.log(jnp.finfo(mean.dtype).eps)
+    share = jax.nn.sigmoid(jnp.where(is_large, 0, score[1] - score[0]))
+    of_beta = betainc(jnp.exp(jnp.where(is_large, 0, score[1])), jnp.maximum(count, 0) + 1, share)
+    return jnp.where(is_large, _poisson_cdf(score, y), jnp.where(count >= 0, of_beta, 0))
 
 
 def _negative_binomial_sample(score: Any, key: Any) -> Any:

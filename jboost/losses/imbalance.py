@@ -125,13 +125,26 @@ def class_balanced(loss: Loss, counts: Any, beta: float | jax.Array = 0.999) -> 
         hessian="diagonal" if loss.hessian == "first_order" else loss.hessian,
         hessian_floor=loss.hessian_floor,
         leaf=loss.leaf,
-        check_target=loss.check_target,
+        check_target=Partial(_check_classes, n_classes=int(np.shape(counts)[0]), inner=loss.check_target),
         name=with_number(f"class_balanced {loss.name or 'loss'}", beta),
         curvature=None if plain else Partial(_balanced, function=curvature_of(loss), **weigh),
         constant=loss.constant and Partial(_constant_of_balanced, constant=loss.constant, **weigh),
         diagonal=loss.diagonal and Partial(_balanced, function=loss.diagonal, **weigh),
         majorant=loss.majorant,
     )
+
+
+def _check_classes(y: Any, *, n_classes: int, inner: Any) -> None:
+    """Raise unless y holds numbers of classes, or probabilities of class 1 of two."""
+    if inner is not None:
+        inner(y)
+    known = np.asarray(y)
+    whole = n_classes == 2 or not (known != np.round(known)).any()
+    if known.ndim != 1 or not whole or known.min() < 0 or known.max() > n_classes - 1:
+        raise ValueError(
+            f"y must hold the numbers of {n_classes} classes, for which class_balanced has counts, got values from "
+            f"{known.min():g} to {known.max():g}"
+        )
 
 
 def _rate_argument(beta: Any) -> Any:
