@@ -14,7 +14,7 @@ import jboost
 from experiments import nano
 from jboost import Hyper, Spec, losses
 from jboost._objective.loss import as_loss
-from jboost.losses import Loss, Newton, Quantile
+from jboost.losses import Loss, Newton, Quantile, standard
 from tests.of_rows import best_constant, value_grad_hess
 from tests.twin import assert_same_models, problem, route_table
 
@@ -124,7 +124,7 @@ def test_every_built_in_loss_has_a_copy_here():
     learned = (Path(__file__).parent / "test_learned_losses.py").read_text(encoding="utf-8")
     others = {name for name in built_in - set(COPIES) if f"losses.{name}(" in learned}
     assert built_in == set(COPIES) | others
-    assert set(COPIES) == {name for name in built_in if hasattr(losses.standard, name)}
+    assert set(COPIES) == {name for name in built_in if hasattr(standard, name)}
 
 
 def leaves_of_first_tree(model, codes):
