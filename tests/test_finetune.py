@@ -263,6 +263,8 @@ def of_all(score, y, weight):
         ({"by": ("threshold",)}, ValueError, "by must name"),
         ({"by": ()}, ValueError, "by must name"),
         ({"by": ("base", "base")}, ValueError, "each once"),
+        ({"metric": jboost.metrics.rmse}, ValueError, "valid must be given with a metric"),
+        ({"groups": np.zeros(N, int)}, ValueError, "groups must be None for a Loss"),
         ({"steps": -1}, ValueError, "steps must be between 0"),
         ({"steps": 1.5}, TypeError, "steps must be an integer"),
         ({"decay": -1.0}, ValueError, "decay must be a finite number"),

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from jboost._bins import Binned, read_bins
 from jboost._model.ensemble import Ensemble, check_model
+from jboost._objective.group import GroupLoss
 from jboost._objective.loss import as_loss
 from jboost._objective.resolve import resolve
 from jboost._runtime.arguments import as_key, as_target
@@ -190,6 +191,10 @@ def finetune(
     check_not_traced(metric)
     if metric is not None and valid is None:
         raise ValueError("valid must be given with a metric, which judges its rows")
+    if groups is not None and not isinstance(loss, GroupLoss):
+        raise ValueError(
+            f"groups must be None for a {type(loss).__name__}, which knows none: nothing is drawn by group"
+        )
     decay = _non_negative("decay", decay)
     key = as_key(key)
     y = as_target(y, "y", loss.allow_nan)
