@@ -15,9 +15,8 @@ from jboost._runtime.programs import program
 from jboost._runtime.typing import Layout, as_array
 from jboost._tree import Tree, take_leaves
 
-MOST_KNOWN = (
-    2**30
-)  # bytes that the leaves of all rows in all trees may take; beyond, each step finds them again
+# Bytes that the leaves of all rows in all trees may take; beyond, each step finds them again.
+MOST_KNOWN = 2**30
 
 
 def inputs_of(model: Ensemble, bins: Any) -> tuple[Any, Any]:

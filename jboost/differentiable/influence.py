@@ -10,6 +10,7 @@ from jaxtyping import Float
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import as_array
 from jboost._spec import Hyper, Spec
+from jboost.boosting.best_round import signed
 from jboost.differentiable.risk import NOT_FINITE, check_count, fitted_of, posed_for_risk, risk_and_gradient
 from jboost.differentiable.scales import TIMES
 
@@ -88,8 +89,8 @@ def influence(
     }  # fmt: skip
     posed = posed_for_risk(loss, data, y, valid, spec, hyper, metric, options)
     times = as_array(np.ones(posed.problem.train.weight.size), float)
-    risk, (gradient,) = risk_and_gradient((TIMES,), (times,), fitted_of(posed, n_draws))
-    found = np.asarray(gradient)[: posed.n_rows]
+    risk, gradient = risk_and_gradient({TIMES: times}, fitted_of(posed, n_draws))
+    found = np.asarray(gradient[TIMES])[: posed.n_rows]
     if not np.isfinite(risk) or not np.isfinite(found).all():
         what = (
             f"the risk is {float(risk)}"
@@ -97,5 +98,4 @@ def influence(
             else "its derivative by a weight is not finite"
         )
         raise ValueError(f"loss: {what}; {NOT_FINITE}")
-    maximizes = posed.problem.metric is not None and posed.problem.metric.maximize
-    return -found if maximizes else found
+    return signed(found, posed.problem.metric)

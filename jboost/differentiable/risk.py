@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, is_traced, kept_concrete
 from jboost._sampling import draws_any
 from jboost._spec import Spec
+from jboost.boosting.best_round import signed
 from jboost.boosting.loop import Posed, pose, start
 from jboost.boosting.rounds import Problem, run
 from jboost.differentiable.scales import moved_to
@@ -91,15 +91,15 @@ def fitted_of(posed: Posed, n_draws: int) -> Fitted:
         return Fitted(problem, Draws(as_array(times, float), keys), posed.base_score)
 
 
-@partial(program, static_argnums=0)
-def risk_and_gradient(names: tuple[str, ...], place: tuple[Any, ...], fitted: Fitted) -> tuple[Array, Any]:
-    """Return the risk of the fit at a place on the unconstrained scales of these names, and its derivatives by it.
+@program
+def risk_and_gradient(place: dict[str, Any], fitted: Fitted) -> tuple[Array, dict[str, Any]]:
+    """Return the risk of the fit at a place on the unconstrained scales, and its derivatives by it.
 
     The draws run one after the other, so that the memory is that of one.
     """
 
-    def risk(place: tuple[Any, ...], times: Array, key: Array) -> Array:
-        problem = moved_to(fitted.problem, names, place)
+    def risk(place: dict[str, Any], times: Array, key: Array) -> Array:
+        problem = moved_to(fitted.problem, place)
         weight = problem.train.weight * times
         problem = dataclasses.replace(problem, train=dataclasses.replace(problem.train, weight=weight))
         return final_risk(problem, key, fitted.base_score)
@@ -112,5 +112,4 @@ def final_risk(problem: Problem, key: Array, base_score: Any) -> Float[Array, ""
     """Fit, and return the metric of the validation rows after the last round; less is better."""
     problem, state = start(Posed(problem, 0, key, None, None, base_score, traced=True))
     _, rounds = run(problem, state)
-    risk = rounds.valid_metric[-1]
-    return -risk if problem.metric is not None and problem.metric.maximize else risk
+    return signed(rounds.valid_metric[-1], problem.metric)

@@ -55,9 +55,9 @@ def check_names(by: Any) -> tuple[str, ...]:
     return tuple(by)
 
 
-def place_of(problem: Problem, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """Return where the numbers of a problem lie on their scales: a pytree of arrays for each name."""
-    return tuple(_place(problem, name) for name in names)
+def place_of(problem: Problem, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return where the numbers of a problem lie on their scales: an array for each name, or several of the loss."""
+    return {name: _place(problem, name) for name in names}
 
 
 def _place(problem: Problem, name: str) -> Any:
@@ -71,18 +71,17 @@ def _place(problem: Problem, name: str) -> Any:
     return as_array(scale.place(value), float)
 
 
-def moved_to(problem: Problem, names: tuple[str, ...], place: tuple[Any, ...]) -> Problem:
+def moved_to(problem: Problem, place: dict[str, Any]) -> Problem:
     """Return the problem with the numbers of a place."""
-    places = dict(zip(names, place, strict=True))
-    values = {name: SCALES[name].value(places[name]) for name in names if name in SCALES}
+    values = {name: SCALES[name].value(one) for name, one in place.items() if name in SCALES}
     problem = dataclasses.replace(problem, hyper=dataclasses.replace(problem.hyper, **values))
-    if "loss" in places:
-        problem = dataclasses.replace(problem, loss=with_numbers(problem.loss, places["loss"]))
+    if "loss" in place:
+        problem = dataclasses.replace(problem, loss=with_numbers(problem.loss, place["loss"]))
     weight = problem.train.weight
-    if "sample_weight" in places:
-        weight = shifted(weight, places["sample_weight"])
-    if TIMES in places:
-        weight = weight * places[TIMES]
+    if "sample_weight" in place:
+        weight = shifted(weight, place["sample_weight"])
+    if TIMES in place:
+        weight = weight * place[TIMES]
     return dataclasses.replace(problem, train=dataclasses.replace(problem.train, weight=weight))
 
 

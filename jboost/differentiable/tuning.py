@@ -14,6 +14,7 @@ from jboost._model.ensemble import Ensemble
 from jboost._objective.loss import as_loss
 from jboost._runtime.caller import moves_arrays, warn
 from jboost._spec import Hyper, Spec
+from jboost.boosting.best_round import signed
 from jboost.boosting.chunks import progress_bar
 from jboost.boosting.fitting import fit
 from jboost.boosting.loop import Posed
@@ -137,28 +138,25 @@ def tune(
     }  # fmt: skip
     posed = posed_for_risk(loss, data, y, valid, spec, hyper, metric, options)
     fitted, place = fitted_of(posed, n_draws), place_of(posed.problem, names)
-    path = _descend(names, place, fitted, optimizer, n_steps, verbose)
+    path = _descend(place, fitted, optimizer, n_steps, verbose)
     best = int(np.argmin([one.risk for one in path]))
-    values = [_values(posed, names, one.place) for one in path]
+    values = [_values(posed, one.place) for one in path]
     given = as_loss(loss)
-    tuned_loss = with_numbers(given, path[best].place[names.index("loss")]) if "loss" in names else given
+    tuned_loss = with_numbers(given, path[best].place["loss"]) if "loss" in names else given
     weight = values[best].get("sample_weight", sample_weight)
     numbers = {name: values[best][name] for name in names if name in SCALES}
     hyper = dataclasses.replace(hyper, **{name: float(value) for name, value in numbers.items()})
     again = partial(_fit_again, tuned_loss, data, y, spec, hyper, options | {"sample_weight": weight})
-    sign = -1 if posed.problem.metric is not None and posed.problem.metric.maximize else 1
+    metric, gradients = posed.problem.metric, [_by_name(one.gradient) for one in path]
     return Tuned(
         hyper=hyper,
         loss=tuned_loss,
         sample_weight=weight,
-        risk=sign * np.array([one.risk for one in path]),
+        risk=signed(np.array([one.risk for one in path]), metric),
         values={name: _stacked([one[name] for one in values]) for name in values[0]},
-        gradient={
-            name: _stacked([_by_name(names, one.gradient)[name] for one in path])
-            for name in _by_name(names, place)
-        },
+        gradient={name: _stacked([one[name] for one in gradients]) for name in gradients[0]},
         best=best,
-        name="mean loss" if posed.problem.metric is None else posed.problem.metric.name or "metric",
+        name="mean loss" if metric is None else metric.name or "metric",
         _fit=again,
     )
 
@@ -167,14 +165,13 @@ def tune(
 class Step:
     """Where a step was, and what was found there."""
 
-    place: tuple[Any, ...]
+    place: dict[str, Any]
     risk: float  # less is better
-    gradient: tuple[Any, ...]
+    gradient: dict[str, Any]
 
 
 def _descend(
-    names: tuple[str, ...],
-    place: tuple[Any, ...],
+    place: dict[str, Any],
     fitted: Fitted,
     optimizer: Any,
     n_steps: int,
@@ -186,8 +183,8 @@ def _descend(
     with progress_bar(n_steps, "tuning", verbose, unit="fit") as bar:
         try:
             while len(path) < n_steps:
-                risk, gradient = risk_and_gradient(names, place, fitted)
-                _check_step(names, place, risk, gradient, path)
+                risk, gradient = risk_and_gradient(place, fitted)
+                _check_step(place, risk, gradient, path)
                 path.append(
                     Step(jax.tree.map(np.asarray, place), float(risk), jax.tree.map(np.asarray, gradient))
                 )
@@ -210,12 +207,12 @@ def _followed(optimizer: Any, gradient: Any, state: Any, place: Any) -> tuple[An
         ) from error
 
 
-def _check_step(names: tuple[str, ...], place: Any, risk: Any, gradient: Any, path: list[Step]) -> None:
+def _check_step(place: dict[str, Any], risk: Any, gradient: dict[str, Any], path: list[Step]) -> None:
     """Raise where a step cannot be followed: say whose fault it is and what to do."""
-    finite = {name: _is_finite(part) for name, part in zip(names, gradient, strict=True)}
+    finite = {name: _is_finite(part) for name, part in gradient.items()}
     if np.isfinite(risk) and all(finite.values()):
         if not path:
-            _check_effect(names, gradient)
+            _check_effect(gradient)
         return
     what = "the risk"
     if np.isfinite(risk):
@@ -224,14 +221,14 @@ def _check_step(names: tuple[str, ...], place: Any, risk: Any, gradient: Any, pa
         raise ValueError(f"loss: {what} is not finite where tuning starts (risk {float(risk)}); {NOT_FINITE}")
     best = min(path, key=lambda one: one.risk)
     raise ValueError(
-        f"optimizer diverged: in step {len(path) + 1} {what} is not finite at {_said(names, place)}; lower its "
+        f"optimizer diverged: in step {len(path) + 1} {what} is not finite at {_said(place)}; lower its "
         "learning rate, or let the loss map its numbers to their domain. The best so far was "
-        f"{_said(names, best.place)} with a risk of {best.risk:.5g}"
+        f"{_said(best.place)} with a risk of {best.risk:.5g}"
     )
 
 
-def _check_effect(names: tuple[str, ...], gradient: Any) -> None:
-    for name, part in zip(names, gradient, strict=True):
+def _check_effect(gradient: dict[str, Any]) -> None:
+    for name, part in gradient.items():
         if not any(np.any(np.asarray(leaf)) for leaf in jax.tree.leaves(part)):
             raise ValueError(
                 f"by: the derivative of the risk by {name} is 0 where tuning starts; leave {name} out, or look at the "
@@ -239,17 +236,16 @@ def _check_effect(names: tuple[str, ...], gradient: Any) -> None:
             )
 
 
-def _by_name(names: tuple[str, ...], place: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the parts of a place, or of a gradient, by name; those of the loss by names of their own."""
-    parts = dict(zip(names, place, strict=True))
-    of_loss = parts.pop("loss", {})
-    return parts | {f"loss.{name}": one for name, one in of_loss.items()}
+def _by_name(place: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a place, or of a gradient, with those of the loss by names of their own."""
+    of_loss = {f"loss.{name}": one for name, one in place.get("loss", {}).items()}
+    return {name: one for name, one in place.items() if name != "loss"} | of_loss
 
 
-def _said(names: tuple[str, ...], place: tuple[Any, ...]) -> str:
+def _said(place: dict[str, Any]) -> str:
     """Say where a place is: numbers, and how many there are where they are several."""
     said = []
-    for name, one in _by_name(names, place).items():
+    for name, one in _by_name(place).items():
         flat = np.ravel(SCALES[name].value(one) if name in SCALES else one)
         said.append(f"{name}={flat[0]:.4g}" if flat.size == 1 else f"{name} ({flat.size} numbers)")
     return ", ".join(said)
@@ -259,17 +255,13 @@ def _is_finite(part: Any) -> bool:
     return all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(part))
 
 
-def _values(posed: Posed, names: tuple[str, ...], place: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the numbers of a place on the host; weights of the rows that were given."""
-    problem = moved_to(posed.problem, names, place)
-    found: dict[str, Any] = {
-        name: np.asarray(getattr(problem.hyper, name)) for name in names if name in SCALES
-    }
-    if "loss" in names:
-        found |= {f"loss.{name}": one for name, one in place[names.index("loss")].items()}
-    if "sample_weight" in names:
-        found["sample_weight"] = np.asarray(problem.train.weight)[: posed.n_rows]
-    return found
+def _values(posed: Posed, place: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a place; weights of the rows that were given."""
+    problem = moved_to(posed.problem, place)
+    values = {name: getattr(problem.hyper, name) for name in place if name in SCALES}
+    if "sample_weight" in place:
+        values["sample_weight"] = np.asarray(problem.train.weight)[: posed.n_rows]
+    return _by_name(place) | values
 
 
 def _stacked(parts: list[Any]) -> Float[np.ndarray, "steps ..."]:
@@ -279,5 +271,5 @@ def _stacked(parts: list[Any]) -> Float[np.ndarray, "steps ..."]:
 def _fit_again(
     loss: Any, data: Any, y: Any, spec: Spec, hyper: Hyper, options: dict[str, Any], changes: dict[str, Any]
 ) -> tuple[Ensemble, History]:
-    given = {"loss": loss, "data": data, "y": y, "spec": spec, "hyper": hyper} | options | changes
-    return fit(given.pop("loss"), given.pop("data"), given.pop("y"), **given)
+    given = {"loss": loss, "data": data, "y": y, "spec": spec, "hyper": hyper}
+    return fit(**(given | options | changes))

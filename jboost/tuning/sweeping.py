@@ -276,13 +276,5 @@ def _fit_again(
 ) -> tuple[Ensemble, History]:
     """Fit the model of a setting on all rows."""
     spec = dataclasses.replace(spec, n_estimators=n_rounds, n_iter_no_change=None)
-    given = {
-        "loss": loss,
-        "data": data,
-        "y": y,
-        "spec": spec,
-        "hyper": settings[setting],
-        "key": keys[setting],
-    }
-    given |= options | changes
-    return fit(given.pop("loss"), given.pop("data"), given.pop("y"), **given)
+    chosen = {"spec": spec, "hyper": settings[setting], "key": keys[setting]}
+    return fit(**({"loss": loss, "data": data, "y": y} | chosen | options | changes))
