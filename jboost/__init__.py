@@ -6,7 +6,7 @@ import typing
 from jboost._runtime.garbage import uncollected as _uncollected
 
 with _uncollected(lasting=True):
-    from jboost import boosting, losses, metrics
+    from jboost import boosting, losses, metrics, samplers
     from jboost._bins import BinEdges, Binned, bin_features
     from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
     from jboost._objective.base_score import best_constant
@@ -61,6 +61,7 @@ __all__ = [
     "metrics",
     "plain_jax",
     "predict",
+    "samplers",
     "save",
     "staged_predict",
     "sweep",

@@ -18,7 +18,9 @@ Sampler = Callable[[Array, Array, Array, Array], Array]
 """A row sampler: ``(key, g [n k], h [n k], weight [n]) -> weight [n]``.
 
 It is called in each round with the derivatives of a unit of weight, and says with which weight each row takes part: 0
-leaves it out, more than before makes up for others. A callable pytree is fine: its arrays are operands.
+leaves it out, more than before makes up for others. A callable pytree is fine: its arrays are operands. One
+with an entry for each row says for how many in an attribute `n_rows`, and bears with weightless rows after them, which
+a fit may add.
 """
 
 

@@ -37,10 +37,17 @@ def run_fuzzer(name: str, folder: Path, sanitizers: str, *arguments: str) -> Non
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stdout + done.stderr
 
 
-def run_script(script: str, *arguments: str, **variables: str) -> str:
-    """Run Python code in a process of its own, on a CPU, and return what it prints."""
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)} | variables
+def run_script(script: str, *arguments: str, devices: int = 1, **variables: str) -> str:
+    """Run Python code in a process of its own, on so many devices of a CPU, and return what it prints.
+
+    XLA's other flags are those of this process, unless `XLA_FLAGS` is given.
+    """
+    flags = variables.pop("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+    if devices > 1:
+        flags += f" --xla_force_host_platform_device_count={devices}"
+    variables |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "XLA_FLAGS": flags}
+    environment = os.environ | variables
     command = [sys.executable, "-c", script, *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

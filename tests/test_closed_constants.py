@@ -247,8 +247,7 @@ print("same")
     "with_library", [pytest.param("0", marks=pytest.mark.slow), "1"], ids=["plain", "native"]
 )
 def test_rows_on_eight_devices_give_the_same_bits(with_library):
-    flags = "--xla_force_host_platform_device_count=8"
-    assert native_library.run_script(DEVICES, XLA_FLAGS=flags, JBOOST_NATIVE=with_library) == "same"
+    assert native_library.run_script(DEVICES, devices=8, JBOOST_NATIVE=with_library) == "same"
 
 
 # --- A user's own -------------------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ import pytest
 
 from jboost._tree import native
 
-EIGHT = "--xla_force_host_platform_device_count=8"
-
 ROUNDS = """
 import hashlib, sys
 import jax, jax.numpy as jnp, numpy as np
@@ -67,18 +65,17 @@ for name, policy, depth, hyper, count in cases:
 @pytest.mark.slow
 def test_rounds_do_not_depend_on_devices_nor_on_the_library():
     """One output and three, both policies, with and without sampling; the start scores are given."""
-    plain = native_library.run_script(ROUNDS, XLA_FLAGS=EIGHT, JBOOST_NATIVE="0").split()
+    plain = native_library.run_script(ROUNDS, devices=8, JBOOST_NATIVE="0").split()
     assert len(set(plain)) == 2
     native_library.require(native.is_available)
-    assert native_library.run_script(ROUNDS, XLA_FLAGS=EIGHT, JBOOST_NATIVE="1").split() == plain
+    assert native_library.run_script(ROUNDS, devices=8, JBOOST_NATIVE="1").split() == plain
 
 
 @pytest.mark.slow
 def test_what_needs_all_rows_does_not_depend_on_devices():
     """Losses of groups and of all rows, groups drawn together, a leaf rule and a sampler: the same models."""
     script = Path(__file__).with_name("devices_script.py").read_text()
-    flags = "--xla_force_host_platform_device_count=4"
-    printed = native_library.run_script(script, XLA_FLAGS=flags, JBOOST_NATIVE="0")
+    printed = native_library.run_script(script, devices=4, JBOOST_NATIVE="0")
     assert len(printed.splitlines()) == 4
 
 
@@ -130,4 +127,4 @@ print("same")
 def test_each_device_grows_its_own_tree(with_library):
     if with_library == "1":
         native_library.require(native.is_available)
-    assert native_library.run_script(OWN_TREES, XLA_FLAGS=EIGHT, JBOOST_NATIVE=with_library) == "same"
+    assert native_library.run_script(OWN_TREES, devices=8, JBOOST_NATIVE=with_library) == "same"

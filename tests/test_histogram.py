@@ -241,7 +241,7 @@ def test_several_devices(kind):
         native_library.require(native.is_available)
     found = native_library.run_script(
         SEVERAL_DEVICES,
-        XLA_FLAGS="--xla_force_host_platform_device_count=4",
+        devices=4,
         JBOOST_NATIVE="0" if kind == "plain" else "1",
     )
     assert found == kind

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import subprocess
 import sys
 from functools import partial
@@ -12,6 +11,7 @@ from pathlib import Path
 import jax
 import jax.extend.backend
 import jax.numpy as jnp
+import native_library
 import numpy as np
 import pytest
 
@@ -202,14 +202,7 @@ print("same")
 
 
 def test_several_devices():
-    environment = os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-c", SEVERAL_DEVICES]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.strip()) == (0, "same"), done.stderr
+    assert native_library.run_script(SEVERAL_DEVICES, devices=4) == "same"
 
 
 def test_the_oracle_of_this_file_agrees_with_the_definition(rng):

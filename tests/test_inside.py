@@ -197,5 +197,4 @@ def test_what_stands_in_for_a_part_without_arrays_stays_a_leaf():
 @pytest.mark.slow
 def test_a_jitted_fit_of_rows_on_eight_devices_is_that_of_one():
     script = Path(__file__).with_name("sharding_script.py").read_text()
-    flags = "--xla_force_host_platform_device_count=8"
-    assert native_library.run_script(script, XLA_FLAGS=flags) == "done"
+    assert native_library.run_script(script, devices=8) == "done"

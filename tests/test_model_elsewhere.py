@@ -196,5 +196,4 @@ def test_rows_divided_among_devices_stay_so(kind):
         from jboost._model.scoring import native
 
         native_library.require(native.is_available)
-    four = "--xla_force_host_platform_device_count=4"
-    assert native_library.run_script(SHARDED, XLA_FLAGS=four, JBOOST_NATIVE="01"[kind == "native"]) == kind
+    assert native_library.run_script(SHARDED, devices=4, JBOOST_NATIVE="01"[kind == "native"]) == kind

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
-import sys
 from functools import partial
 from typing import Any, cast
 
@@ -14,7 +11,6 @@ import jax.numpy as jnp
 import native_library
 import numpy as np
 import pytest
-from conftest import ROOT
 from scoring_cases import Case, Shape, make_case, walk
 
 from jboost._model.scoring import native, sum_rounds, xla
@@ -243,16 +239,8 @@ def test_several_devices(kind):
     """Sharded over four CPU devices: the same bits as on one."""
     if kind == "native":
         native_library.require(native.is_available)
-    environment = os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-        "JBOOST_NATIVE": "0" if kind == "plain" else "1",
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-c", SEVERAL_DEVICES]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == kind
+    found = native_library.run_script(SEVERAL_DEVICES, devices=4, JBOOST_NATIVE="01"[kind == "native"])
+    assert found == kind
 
 
 def test_refuses_shapes_that_disagree(rng):

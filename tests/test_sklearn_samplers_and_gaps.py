@@ -101,7 +101,7 @@ def test_wrong_samplers_are_refused():
     with pytest.raises(ValueError, match="subsample must be 1 beside a sampler"):
         regressor(sampler=steepest, subsample=0.5).fit(X, Y)
     with pytest.raises(TypeError, match="sampler must be a function"):
-        classifier(sampler="goss").fit(X, POSITIVE)
+        classifier(sampler=3).fit(X, POSITIVE)
 
 
 # ---------------------------------------------------------------- targets with gaps

@@ -10,6 +10,7 @@ import pickle
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -78,8 +79,8 @@ def cube(x, y=0.0):
 
 
 def test_another_process_compiles_nothing_and_finds_the_same_model(tmp_path):
-    def fit(**more):
-        off = {"JAX_ENABLE_COMPILATION_CACHE": "0", "JBOOST_CACHE": str(tmp_path / "cache")}
+    def fit(**more: Any):
+        off: dict[str, Any] = {"JAX_ENABLE_COMPILATION_CACHE": "0", "JBOOST_CACHE": str(tmp_path / "cache")}
         return native_library.run_script(FIT, **(off | more)).split()
 
     model, compiled = fit()

@@ -10,7 +10,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -64,14 +64,15 @@ def time_calls(call: Callable[[], Any], repeats: int) -> tuple[float, float, int
     return first, statistics.median(times), len(times)
 
 
-def train(job: Job) -> Figures:
-    """Bin once, fit several times."""
+def train(job: Job, goss: bool = False) -> Figures:
+    """Bin once, fit several times, with all rows or those that gradient-based one-side sampling draws."""
     X, y = make_data(job.rows)
     library = load(job.library, job.gpu, job.threads)
     before, start = peak_memory(), time.perf_counter()
     data = library.bin(X, y, job.bins)
     bin_seconds = time.perf_counter() - start
-    first, usual, calls = time_calls(lambda: library.fit(data, job.trees), job.repeats)
+    fit = cast(Any, library).fit_goss if goss else library.fit
+    first, usual, calls = time_calls(lambda: fit(data, job.trees), job.repeats)
     return {
         "ms_per_tree": 1000 * usual / job.trees,
         "compile_seconds": max(first - usual, 0.0),
@@ -197,6 +198,7 @@ def recompile(job: Job) -> Figures:
 
 KINDS: dict[str, Callable[[Job], Figures]] = {
     "train": train,
+    "train_goss": lambda job: train(job, goss=True),
     "call": call,
     "sweep": sweep,
     "custom_loss": custom_loss,

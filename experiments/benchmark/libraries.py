@@ -14,6 +14,7 @@ import numpy as np
 FEATURES = 28
 DEPTH = 6
 RATE, PENALTY = 0.1, 1.0
+GOSS = (0.2, 0.1)  # shares of the rows with large gradients, and of all that are drawn from the others
 
 
 def make_data(n_rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -67,11 +68,18 @@ class JBoost:
         """Fit by the loss of a user, without what the built-in one knows of itself."""
         return self._fit(user_loss, data, trees, RATE, PENALTY)
 
-    def _fit(self, loss: Any, data: Any, trees: int, rate: float, penalty: float) -> Any:
+    def fit_goss(self, data: Any, trees: int) -> Any:
+        """Fit by the rows with large gradients and some others."""
+        sampler = self.jboost.samplers.goss(*GOSS)
+        return self._fit(self.jboost.losses.logistic, data, trees, RATE, PENALTY, sampler)
+
+    def _fit(self, loss: Any, data: Any, trees: int, rate: float, penalty: float, sampler: Any = None) -> Any:
         import jax
 
         hyper = self.jboost.Hyper(learning_rate=rate, reg_lambda=penalty)
-        fitted = self.jboost.fit(loss, *data, spec=self.spec(trees), hyper=hyper, verbose=False)
+        fitted = self.jboost.fit(
+            loss, *data, spec=self.spec(trees), hyper=hyper, sampler=sampler, verbose=False
+        )
         return jax.block_until_ready(fitted)[0]
 
     def sweep(self, data: Any, trees: int, rates: np.ndarray, penalties: np.ndarray) -> Callable[[], Any]:
@@ -148,6 +156,7 @@ class LightGBM:
 
         self.lightgbm = lightgbm
         self.common = {"num_threads": threads, "verbose": -1}
+        self.sampling: dict[str, Any] = {}
 
     def bin(self, X: np.ndarray, y: np.ndarray, bins: int) -> Any:
         """Bin."""
@@ -158,7 +167,12 @@ class LightGBM:
         """Fit by the built-in loss."""
         options = {"objective": "binary", "max_depth": DEPTH, "num_leaves": 2**DEPTH}
         options |= {"learning_rate": rate, "lambda_l2": penalty}
-        return self.lightgbm.train(self.common | options, data, trees)
+        return self.lightgbm.train(self.common | options | self.sampling, data, trees)
+
+    def fit_goss(self, data: Any, trees: int) -> Any:
+        """Fit by the rows with large gradients and some others, from round 1 / RATE on."""
+        self.sampling = {"data_sample_strategy": "goss", "top_rate": GOSS[0], "other_rate": GOSS[1]}
+        return self.fit(data, trees)
 
     def predictors(self, model: Any, X: np.ndarray) -> dict[str, Callable[[], Any]]:
         """Predict from the array."""

@@ -56,6 +56,7 @@ GPU_8M_63 = _training("gpu-8m-63", 63, "gpu", 2**23)
 SWEEP_CPU = Case("sweep-cpu", "sweep", SMALL, 200, device="cpu")
 SWEEP_GPU = Case("sweep-gpu", "sweep", SMALL, 200, device="gpu", libraries=("jboost", *GPU_PEERS))
 CUSTOM_LOSS = Case("custom-loss", "custom_loss", MILLION, 30, libraries=("jboost", "xgboost"))
+GOSS = Case("goss", "train_goss", MILLION, 100, device="cpu", libraries=(*POLICIES, "lightgbm"))
 PREDICT = Case("predict", "predict", MILLION, 500, device="cpu")
 FIRST_FIT = Case("first-fit", "first_fit", SMALL, 200)
 ESTIMATORS = ("sklearn", "lightgbm")  # that a new user may have tried before
@@ -93,6 +94,15 @@ ROWS = (
         1.05,
         1.0,
         baseline="built_in_ms_per_tree",
+    ),
+    Row(
+        "goss",
+        "1M x 28, 100 trees by gradient-based one-side sampling (0.2 and 0.1 of the rows)",
+        GOSS,
+        *_RATES,
+        0.7,
+        0.5,
+        peers=("lightgbm",),
     ),
     Row("predict", "1M x 28, 500 trees, raw data in, scores out", PREDICT, *_CALL, 0.7, 0.3),
     Row(

@@ -103,15 +103,15 @@ def _bounds(
     first = jnp.clip(jnp.ceil(target).astype(mass.dtype) - slack, 1, total)
     beyond = jnp.clip(jnp.floor(target).astype(mass.dtype) + slack + 1, 1, total)
 
-    key = _ordered_bits(values)
-    lower, upper = (_select(key, mass, group, rank, reduce) for rank in (first, beyond))
+    key = ordered_bits(values)
+    lower, upper = (select(key, mass, group, rank, reduce) for rank in (first, beyond))
     lower, upper = (
         jnp.where(total > 0, _from_ordered_bits(found, values.dtype), 0) for found in (lower, upper)
     )
     return lower, upper, mass
 
 
-def _select(
+def select(
     key: UInt[Array, " n"], mass: Array, group: Array, rank: Array, reduce: Reduce | None
 ) -> UInt[Array, " g"]:
     """Return for each group the smallest key whose cumulative mass reaches `rank`, highest digits first."""
@@ -142,7 +142,7 @@ def fixed_point(weight: Float[Array, " n"], reduce: Reduce | None = None) -> Int
     return jnp.round(jnp.ldexp(weight, bits - exponent)).astype(dtype)
 
 
-def _ordered_bits(values: Float[Array, " n"]) -> UInt[Array, " n"]:
+def ordered_bits(values: Float[Array, " n"]) -> UInt[Array, " n"]:
     """Return integers in the order of the floats: sign bit set if positive, all bits flipped if negative."""
     unsigned = jnp.uint64 if values.dtype == jnp.float64 else jnp.uint32
     bits = jax.lax.bitcast_convert_type(values, unsigned)

@@ -266,8 +266,14 @@ def concatenate(first: Ensemble, second: Ensemble) -> Ensemble:
     shapes = [[(x.shape[1:], x.dtype) for x in jax.tree.leaves(one)] for one in rounds]
     if shapes[0] != shapes[1] or first.symmetric != second.symmetric:
         raise ValueError("the models must have the same depth, growth policy, outputs and kind of columns")
-    joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *rounds)
-    return dataclasses.replace(first, **joined)
+    return dataclasses.replace(first, **jax.tree.map(_joined, *rounds))
+
+
+def _joined(first: Array, second: Array) -> Array:
+    """Put arrays one after the other: on the host, where the growing ones of a stream compile nothing."""
+    if is_traced(first, second):
+        return jnp.concatenate([first, second])
+    return as_array(np.concatenate([np.asarray(first), np.asarray(second)]))
 
 
 def edges_layout(edges: BinEdges, has_missing: bool = True) -> Layout:

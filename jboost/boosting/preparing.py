@@ -96,7 +96,7 @@ def make_problem(
     train = _rows(given, loss)
     check_domain(loss.check_target, train)
     _check_combination(loss, spec)
-    _check_sampler(sampler, hyper)
+    _check_sampler(sampler, hyper, binned.bins.shape[1])
     watched = None if valid is None else _valid_rows(valid, binned.edges, given.y, loss)
     if spec.n_iter_no_change is not None and watched is None:
         raise ValueError("valid must be given when spec.n_iter_no_change asks for early stopping")
@@ -227,11 +227,14 @@ def _check_combination(loss: Any, spec: Spec) -> None:
         )
 
 
-def _check_sampler(sampler: Any, hyper: Hyper) -> None:
+def _check_sampler(sampler: Any, hyper: Hyper, n_rows: int) -> None:
     if sampler is None:
         return
     if not callable(sampler) or isinstance(sampler, type):
         raise TypeError(f"sampler must be a function sampler(key, g, h, weight) -> weight, got {sampler!r}")
+    known = getattr(sampler, "n_rows", n_rows)  # one that knows something of each row
+    if known != n_rows:
+        raise ValueError(f"sampler must be for the {n_rows} training rows, got one for {known} rows")
     if not is_traced(hyper.subsample) and float(hyper.subsample) < 1:
         raise ValueError("hyper.subsample must be 1 beside a sampler, which draws the rows instead")
 

@@ -41,6 +41,7 @@ from jboost.sklearn.rows import (
     hold_out,
     take_binned,
 )
+from jboost.sklearn.samplers import sampler_of
 from jboost.sklearn.scorers import RegressorStage, Scored
 from jboost.sklearn.starting import Start, check_same_missing, own_start, rounds_to_go, start_from
 from jboost.sklearn.watched import check_eval_set, mean_loss_of, mean_loss_on, metric_curves
@@ -144,6 +145,7 @@ class Boosting(Fitted, Parameters):
                     check_domain(check, rows.y, f"{name}, for eval_metric {metric.name}")
         measured = [self._measured(metrics, loss, rows) for rows in watched]
         data, target, weight, offset, groups = train
+        sampler = sampler_of(self.sampler, self.subsample, self._strata(target))
         handed = Handed(data)
         del train, data  # the fit alone has them
         with at_most(n_threads(self.n_jobs)):
@@ -160,7 +162,7 @@ class Boosting(Fitted, Parameters):
                 init_model=None if start is None else start.model,
                 offset=offset,
                 groups=groups,
-                sampler=self.sampler,
+                sampler=sampler,
                 base_score=None if is_warm else self.base_score,
                 feature_weights=feature_weights,
                 callbacks=callbacks,

@@ -65,4 +65,6 @@ class Parameters(BaseEstimator):
         return spec if stops else dataclasses.replace(spec, n_iter_no_change=None)
 
     def _hyper(self) -> Hyper:
-        return check_hyper(Hyper(**{one.name: getattr(self, one.name) for one in dataclasses.fields(Hyper)}))
+        hyper = check_hyper(Hyper(**{one.name: getattr(self, one.name) for one in dataclasses.fields(Hyper)}))
+        named = isinstance(self.sampler, str)  # then `subsample` is the share that the sampler draws
+        return dataclasses.replace(hyper, subsample=check_hyper(Hyper()).subsample) if named else hyper

@@ -41,10 +41,12 @@ class JBoostRegressor(RegressorMixin, Boosting):
         Numbers of the fit: see `jboost.Hyper`.
     subsample, colsample_bytree, colsample_bylevel, colsample_bynode, cat_smooth
         More of them.
-    sampler : callable, optional
-        `sampler(key, g, h, weight) -> weight`, in JAX operations: with which weight each row takes part in a round,
-        given the derivatives [n k] of a unit of weight; instead of `subsample`, which must then be 1. It may be a
-        callable pytree.
+    sampler : str or callable, optional
+        "goss", "mvs", "bootstrap", "bayesian_bootstrap", "without_replacement" or, for a classifier, "stratified", all
+        in `jboost.samplers`; `subsample` is then the share of the rows that is drawn (with "goss" and
+        "bayesian_bootstrap" it must be 1). Or `sampler(key, g, h, weight) -> weight`, in JAX operations: with which
+        weight each row takes part in a round, given the derivatives [n k] of a unit of weight, which may be a callable
+        pytree; `subsample` must then be 1.
     base_score : float or float [k], optional
         The score that a fit starts from, before the inverse link: log odds, or the logarithm of a mean. The best
         constant under the loss by default.

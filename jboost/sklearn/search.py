@@ -24,6 +24,7 @@ from jboost._runtime.library import at_most, n_threads
 from jboost._spec import Hyper, Spec
 from jboost.sklearn.base import Boosting
 from jboost.sklearn.rows import BinnedRows, GivenRows, draw_seed
+from jboost.sklearn.samplers import sampler_of
 from jboost.sklearn.watched import mean_loss_of
 from jboost.tuning.averaging import averaged, chosen_greedily
 from jboost.tuning.batches import Done
@@ -163,6 +164,10 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         settings, estimator, memory = self._settings(), self._estimator(), check_memory(self.memory)
         asked = [_with(estimator, setting) for setting in settings]
         specs, hypers = [one._spec(False) for one in asked], [one._hyper() for one in asked]
+        if isinstance(estimator.sampler, str) and any(one.subsample != estimator.subsample for one in asked):
+            raise ValueError(
+                f"subsample must be {estimator.subsample} in all settings, which share sampler={estimator.sampler!r}"
+            )
         given = GivenRows("", X, y, sample_weight, offset, groups)
         with at_most(n_threads(estimator.n_jobs)):
             rows, _ = estimator._training_rows(given, None, False, None)
@@ -292,9 +297,10 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         self, estimator: Boosting, rows: BinnedRows, spec: Spec, settings: list[Hyper], plans: list[Plan]
     ) -> Members:
         keys = [key_of(draw_seed(estimator.random_state))] * len(settings)
+        sampler = sampler_of(estimator.sampler, estimator.subsample, estimator._strata(rows.y))
         problem, base = prepared(
             estimator._loss(), rows.data, rows.y, spec, settings, sample_weight=rows.weight, groups=rows.groups,
-            offset=rows.offset, sampler=estimator.sampler, base_score=estimator.base_score,
+            offset=rows.offset, sampler=sampler, base_score=estimator.base_score,
         )  # fmt: skip
         return Members(problem, np.asarray(rows.data.bins), plans, settings, keys, base)
 
