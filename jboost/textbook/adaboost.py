@@ -136,8 +136,10 @@ def adaboost(
     n_classes, hyper = _as_n_classes(n_classes), check_hyper(hyper)
     _check_penalties(hyper)
     label = _as_label(y, n_classes)
-    weight = _with_mean_1(as_weight(sample_weight, label.size, "sample_weight"))
-    target = _targets(label, n_classes, weight.dtype)
+    target = _targets(label, n_classes, hyper.learning_rate.dtype)
+    weight = None
+    if sample_weight is not None:
+        weight = _with_mean_1(as_weight(sample_weight, label.size, "sample_weight"))
     zero = jnp.zeros_like(hyper.learning_rate)
     of_trees = dataclasses.replace(
         hyper, learning_rate=zero + 1, reg_lambda=zero, reg_alpha=zero, max_delta_step=zero
@@ -220,7 +222,7 @@ def _with_mean_1(weight: Float[Array, " n"]) -> Float[Array, " n"]:
     """Scale the weights of the rows that count to a mean of 1."""
     numpy = jnp if is_traced(weight) else np
     given = numpy.asarray(weight)
-    return as_array(given / (given.sum() / (given > 0).sum()))
+    return as_array(given * ((given > 0).sum().astype(given.dtype) / given.sum()))
 
 
 def _cut(model: Ensemble, record: AdaBoostRecord, n_classes: int) -> tuple[Ensemble, AdaBoostRecord]:
