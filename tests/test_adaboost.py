@@ -70,6 +70,10 @@ def test_it_is_that_of_scikit_learn_round_by_round(k, spec, rate):
     assert last == ours.score(X, y, WEIGHT)
 
 
+def risk_along(step, weight, margin):
+    return np.sum(weight * np.exp(-step * margin))
+
+
 @pytest.mark.usefixtures("x64")
 def test_it_is_forward_stagewise_fitting_of_the_exponential_loss():
     """Weights are exp(-y f) of half the votes, and alpha / 2 the best step along each tree."""
@@ -83,8 +87,8 @@ def test_it_is_forward_stagewise_fitting_of_the_exponential_loss():
         tree = (after - score) / (0.5 * alpha)
         np.testing.assert_allclose(np.abs(tree), 1, rtol=1e-9)
         np.testing.assert_allclose(error, np.average(tree * sign < 0, weights=weight), rtol=1e-9)
-        risk = lambda step: np.sum(weight * np.exp(-step * sign * tree))  # noqa: B023
-        np.testing.assert_allclose(minimize_scalar(risk, tol=1e-12).x, alpha / 2, rtol=1e-6)
+        step = minimize_scalar(risk_along, args=(weight, sign * tree), tol=1e-12).x
+        np.testing.assert_allclose(step, alpha / 2, rtol=1e-6)
         score, weight = after, WEIGHT * np.exp(-sign * after)
         np.testing.assert_allclose(np.average(tree * sign < 0, weights=weight), 0.5, rtol=1e-9)
     np.testing.assert_allclose(np.asarray(record.weight) / weight, np.mean(record.weight / weight), rtol=1e-9)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.benchmark.fresh import time_processes
 from experiments.benchmark.estimators import make_estimator
+from experiments.benchmark.fresh import time_processes
 from experiments.benchmark.libraries import JBoost, XGBoost, load, make_data
 from experiments.benchmark.machine import about, keep_to_cores, peak_memory
 

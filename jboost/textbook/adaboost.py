@@ -41,10 +41,10 @@ class AdaBoostRecord:
     Examples
     --------
     >>> import numpy as np, jboost
-    >>> X, y = np.arange(8.0)[:, None], np.array([0, 0, 1, 0, 1, 1, 0, 1])
-    >>> model, record = jboost.textbook.adaboost(X, y, n_classes=2, spec=jboost.Spec(n_estimators=3, max_depth=1))
-    >>> record.error.shape, int(record.n_rounds)
-    ((3,), 3)
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> model, record = jboost.textbook.adaboost(X, X[:, 0] > X[:, 1], n_classes=2)
+    >>> record.error.shape, int(record.n_rounds), record.weight.shape
+    ((50,), 50, (500,))
     """
 
     error: Float[Array, " t"]

@@ -52,7 +52,7 @@ def run(
         state, grown, vote = _grow(problem, before, label, n_classes)
         wrong = vote != label
         error = total(jnp.where(wrong, before.weight, 0)) / total(before.weight)
-        verdict = judge(error, learning_rate, n_classes)
+        verdict = judge(error, (wrong & (before.weight > 0)).any(), learning_rate, n_classes)
         alpha = jnp.where(before.ended, 0, verdict.alpha)
         counts, ended = verdict.counts & ~before.ended, verdict.ends | before.ended
         weight = jnp.where(ended, before.weight, _reweighted(before.weight, wrong, alpha))
@@ -64,18 +64,21 @@ def run(
     return after, rounds, alpha, error
 
 
-def judge(error: Float[Array, ""], learning_rate: Float[Array, ""], n_classes: int) -> Verdict:
+def judge(
+    error: Float[Array, ""], errs: Bool[Array, ""], learning_rate: Float[Array, ""], n_classes: int
+) -> Verdict:
     """Give a tree its say: alpha = log((1 - err) / err) + log(K - 1), times the learning rate.
 
     One without an error ends the rounds with a say of 1, and one no better than chance, without a say.
     """
     # Hastie et al. (2009), Algorithm 10.1, line 2c; Zhu et al. (2009), Algorithm 2, line 2c
     chance = 1 - 1 / n_classes
-    is_perfect, is_chance = error <= 0, error >= chance - NOISE * jnp.finfo(error.dtype).eps
-    usual = ~(is_perfect | is_chance)
-    inside = jnp.where(usual, error, chance / 2)  # whose logarithm has a derivative
+    limits = jnp.finfo(error.dtype)
+    is_chance = error >= chance - NOISE * limits.eps
+    usual = errs & ~is_chance
+    inside = jnp.where(usual, jnp.maximum(error, limits.tiny), chance / 2)  # whose logarithm has a derivative
     alpha = learning_rate * (jnp.log1p(-inside) - jnp.log(inside) + jnp.log(float(n_classes - 1)))
-    return Verdict(jnp.where(usual, alpha, is_perfect.astype(alpha.dtype)), ~is_chance, ~usual)
+    return Verdict(jnp.where(usual, alpha, (~errs).astype(alpha.dtype)), ~is_chance, ~usual)
 
 
 def class_of(target: Float[Array, "n *k"], n_classes: int) -> Int[Array, " n"]:
