@@ -193,11 +193,11 @@ def test_a_tree_no_better_than_chance_ends_the_fit():
 
 
 def test_rows_without_weight_are_absent():
-    weight = np.where(np.arange(N) % 3 == 0, 0.0, WEIGHT)
+    weight = np.where(np.arange(N) % 12 == 0, 0.0, WEIGHT)
     kept = weight > 0
     everywhere, without = (
-        estimator().fit(X, CLASS[3], weight),
-        estimator().fit(X[kept], CLASS[3][kept], weight[kept]),
+        estimator().fit(X, CLASS[2], weight),
+        estimator().fit(X[kept], CLASS[2][kept], weight[kept]),
     )
     np.testing.assert_array_equal(everywhere.estimator_weights_, without.estimator_weights_)
     np.testing.assert_array_equal(everywhere.predict(X_TEST), without.predict(X_TEST))
@@ -281,6 +281,11 @@ def test_leaves_of_the_exponential_loss_tend_to_half_the_log_odds():
         ({"sample_weight": [1, 1, -1, 1]}, ValueError, "sample_weight must be finite and non-negative"),
         ({"sample_weight": np.zeros(4)}, ValueError, "sample_weight must hold a weight above zero"),
         ({"hyper": Hyper()}, ValueError, "hyper.reg_lambda must be 0 in AdaBoost, .* got 1"),
+        (
+            {"hyper": dataclasses.replace(GINI, subsample=0.5)},
+            ValueError,
+            "hyper.subsample must be 1 in AdaBoost",
+        ),
         ({"hyper": Hyper(learning_rate=0.0)}, ValueError, "learning_rate must be positive"),
         ({"spec": Spec(n_estimators=0)}, ValueError, "spec.n_estimators must be at least 1 in AdaBoost"),
         (

@@ -43,8 +43,8 @@ class AdaBoostClassifier(ClassifierMixin, Reading, BaseEstimator):
         Rows that each child of a split must hold.
     min_child_weight : float, default 0
         Weight that it must hold, in those of an average row.
-    subsample, colsample_bytree, colsample_bylevel, colsample_bynode : float, default 1
-        Shares of the rows and columns drawn for each tree, level and node: see `jboost.Hyper`.
+    colsample_bytree, colsample_bylevel, colsample_bynode : float, default 1
+        Shares of the columns drawn for each tree, level and node: see `jboost.Hyper`.
     max_cat_to_onehot : int, default 4
         See `jboost.Spec`.
     cat_smooth : float, default 10
@@ -56,7 +56,7 @@ class AdaBoostClassifier(ClassifierMixin, Reading, BaseEstimator):
     missing : float, default NaN
         A number in X that stands for a missing value, such as -999, beside NaN.
     random_state : int, RandomState or None
-        For what is drawn.
+        For the columns that are drawn.
     n_jobs : int, optional
         Threads of the C++ library; None and -1 mean all.
 
@@ -103,7 +103,6 @@ class AdaBoostClassifier(ClassifierMixin, Reading, BaseEstimator):
     grow_policy: str = "depthwise"
     min_child_samples: int = Spec.min_child_samples
     min_child_weight: float = 0.0
-    subsample: float = Hyper.subsample
     colsample_bytree: float = Hyper.colsample_bytree
     colsample_bylevel: float = Hyper.colsample_bylevel
     colsample_bynode: float = Hyper.colsample_bynode
@@ -304,6 +303,6 @@ class AdaBoostClassifier(ClassifierMixin, Reading, BaseEstimator):
         return Spec(**{name: getattr(self, name) for name in names})
 
     def _hyper(self) -> Hyper:
-        drawn = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
+        drawn = ("colsample_bytree", "colsample_bylevel", "colsample_bynode")
         names = ("learning_rate", "min_child_weight", "cat_smooth", *drawn)
         return Hyper(reg_lambda=0.0, **{name: getattr(self, name) for name in names})

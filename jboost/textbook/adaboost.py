@@ -85,11 +85,12 @@ def adaboost(
         50 stumps by default. `multi_output`, `split_hessian` and `n_iter_no_change` must be as they are there.
     hyper : Hyper
         `learning_rate` multiplies each alpha. Trees by Gini impurity know no penalties, so that `reg_lambda`,
-        `reg_alpha` and `max_delta_step` must be 0, as in the default; the others are as in `jboost.fit`.
+        `reg_alpha` and `max_delta_step` must be 0, as in the default. They see all rows: `subsample` must be 1. The
+        others are as in `jboost.fit`.
     sample_weight : float [n], optional
         The weights of the first round, in any unit; a weight of 0 is the same as leaving the row out.
     key : JAX key, optional
-        For `subsample` and columns that are drawn; `jax.random.key(0)` by default.
+        For columns that are drawn; `jax.random.key(0)` by default.
     feature_weights : float [f], optional
         As in `jboost.fit`.
 
@@ -134,15 +135,16 @@ def adaboost(
     """
     _check_spec(spec)
     n_classes, hyper = _as_n_classes(n_classes), check_hyper(hyper)
-    _check_penalties(hyper)
+    _check_numbers(hyper)
     label = _as_label(y, n_classes)
     target = _targets(label, n_classes, hyper.learning_rate.dtype)
     weight = None
     if sample_weight is not None:
         weight = _with_mean_1(as_weight(sample_weight, label.size, "sample_weight"))
     zero = jnp.zeros_like(hyper.learning_rate)
+    one = zero + 1
     of_trees = dataclasses.replace(
-        hyper, learning_rate=zero + 1, reg_lambda=zero, reg_alpha=zero, max_delta_step=zero
+        hyper, learning_rate=one, reg_lambda=zero, reg_alpha=zero, max_delta_step=zero, subsample=one
     )
     problem, state = init(
         squared_error, data, target, spec=spec, hyper=of_trees, sample_weight=weight, key=key, base_score=0.0,
@@ -175,12 +177,13 @@ def _check_spec(spec: Any) -> None:
             )
 
 
-def _check_penalties(hyper: Hyper) -> None:
-    for name in ("reg_lambda", "reg_alpha", "max_delta_step"):
-        number = getattr(hyper, name)
-        if not is_traced(number) and float(number) != 0:
+def _check_numbers(hyper: Hyper) -> None:
+    for name in ("reg_lambda", "reg_alpha", "max_delta_step", "subsample"):
+        number, expected = getattr(hyper, name), getattr(GINI, name)
+        if not is_traced(number) and float(number) != expected:
             raise ValueError(
-                f"hyper.{name} must be 0 in AdaBoost, whose trees are grown by Gini impurity, got {float(number):g}"
+                f"hyper.{name} must be {expected:g} in AdaBoost, whose trees are grown by Gini impurity on all rows, got "
+                f"{float(number):g}"
             )
 
 
