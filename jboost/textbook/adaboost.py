@@ -182,8 +182,8 @@ def _check_numbers(hyper: Hyper) -> None:
         number, expected = getattr(hyper, name), getattr(GINI, name)
         if not is_traced(number) and float(number) != expected:
             raise ValueError(
-                f"hyper.{name} must be {expected:g} in AdaBoost, whose trees are grown by Gini impurity on all rows, got "
-                f"{float(number):g}"
+                f"hyper.{name} must be {expected:g} in AdaBoost, whose trees are grown by Gini impurity on all rows, "
+                f"got {float(number):g}"
             )
 
 
