@@ -24,10 +24,17 @@ with _uncollected(lasting=True):
     from jboost.tuning import Sweep, sweep
 
 if typing.TYPE_CHECKING:
-    from jboost import differentiable, distributions
-    from jboost.sklearn import JBoostClassifier, JBoostDistribution, JBoostRegressor, JBoostSearchCV
+    from jboost import differentiable, distributions, textbook
+    from jboost.sklearn import (
+        AdaBoostClassifier,
+        JBoostClassifier,
+        JBoostDistribution,
+        JBoostRegressor,
+        JBoostSearchCV,
+    )
 
 __all__ = [
+    "AdaBoostClassifier",
     "BatchLoss",
     "BinEdges",
     "Binned",
@@ -65,17 +72,27 @@ __all__ = [
     "save",
     "staged_predict",
     "sweep",
+    "textbook",
     "truncate",
 ]
 
 
+_ESTIMATORS = (
+    "AdaBoostClassifier",
+    "JBoostClassifier",
+    "JBoostDistribution",
+    "JBoostRegressor",
+    "JBoostSearchCV",
+)
+
+
 def __getattr__(name: str) -> typing.Any:
     """Import what takes long when it is asked for: the estimators, since scikit-learn takes as long as JAX."""
-    if name in ("JBoostClassifier", "JBoostDistribution", "JBoostRegressor", "JBoostSearchCV"):
+    if name in _ESTIMATORS:
         from jboost import sklearn
 
         return getattr(sklearn, name)
-    if name in ("differentiable", "distributions"):
+    if name in ("differentiable", "distributions", "textbook"):
         return importlib.import_module(f"jboost.{name}")
     if name == "__version__":
         from jboost.io.archive import library_version

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # With JBOOST_CHECK_TYPES=1 (as in the Makefile) calls in these rooms check the shapes and dtypes that their annotations
 # state. Public functions have their own checks and messages.
 INNER = ["_fixed_point", "_sampling", "_split", "_tree", "_objective", "_model.scoring", "boosting.rounds"]
+INNER += ["textbook.voting"]
 INNER += [f"differentiable.{name}" for name in ("descent", "hard", "parameters", "routing", "tasks")]
 INNER += [f"_histogram.{name}" for name in ("joined", "matmul", "native", "xla")]
 

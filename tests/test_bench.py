@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 
 from experiments import bench
-from experiments.benchmark import cases, fresh, libraries, plotting, profiling, report, rows, running
+from experiments.benchmark import (
+    cases,
+    estimators,
+    fresh,
+    libraries,
+    plotting,
+    profiling,
+    report,
+    rows,
+    running,
+)
 
 OPTIONS = running.Options(threads=1)
 NAMES = [row.name for row in rows.ROWS]
@@ -256,6 +266,14 @@ def test_a_sweep_gives_the_models_of_single_fits(data):
         alone = library.fit(binned, 3, float(rates[i]), float(penalties[i]))
         np.testing.assert_array_equal(models.trees.feature[i], alone.trees.feature)
         np.testing.assert_allclose(models.leaf_value[i], alone.leaf_value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["adaboost", "gradient"])
+def test_estimators_of_the_textbook_do_the_same(kind, data):
+    found = [estimators.make_estimator(kind, library, 20, 1).fit(*data) for library in ("jboost", "sklearn")]
+    agree = np.mean(found[0].predict(data[0]) == found[1].predict(data[0]))
+    assert agree > 0.9
 
 
 def test_ways_to_predict_agree(data):

@@ -121,7 +121,13 @@ def test_docstring_examples(name: str, tmp_path: Path, monkeypatch: pytest.Monke
 def test_all_lists_public_names_once_and_nothing_else() -> None:
     late = {
         name
-        for name in ("JBoostClassifier", "JBoostDistribution", "JBoostRegressor", "JBoostSearchCV")
+        for name in (
+            "AdaBoostClassifier",
+            "JBoostClassifier",
+            "JBoostDistribution",
+            "JBoostRegressor",
+            "JBoostSearchCV",
+        )
         if hasattr(jboost, name)
     }
     imported = {name for name in vars(jboost) if not name.startswith("_")} | late

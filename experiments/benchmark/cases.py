@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from experiments.benchmark.estimators import make_estimator
 from experiments.benchmark.fresh import time_processes
 from experiments.benchmark.libraries import JBoost, XGBoost, load, make_data
 from experiments.benchmark.machine import about, keep_to_cores, peak_memory
@@ -168,6 +169,14 @@ def first_minute(job: Job, warm: bool = False) -> Figures:
     return {**time_processes(job.library, *make_data(job.rows), job.trees, job.bins, warm)}
 
 
+def textbook(job: Job) -> Figures:
+    """Fit an estimator of the textbook to raw rows, several times."""
+    X, y = make_data(job.rows)
+    estimator = make_estimator(job.kind, job.library, job.trees, job.threads)
+    first, usual, calls = time_calls(lambda: estimator.fit(X, y), job.repeats)
+    return {"seconds": usual, "compile_seconds": max(first - usual, 0.0), "calls": calls}
+
+
 def recompile(job: Job) -> Figures:
     """Count the programs that JAX compiles in later fits, which differ in numbers, rounds and rows."""
     import jax
@@ -206,6 +215,8 @@ KINDS: dict[str, Callable[[Job], Figures]] = {
     "first_fit": first_fit,
     "first_minute": first_minute,
     "first_minute_warm": lambda job: first_minute(job, warm=True),
+    "adaboost": textbook,
+    "gradient": textbook,
     "recompile": recompile,
     "about": lambda job: about(),
 }

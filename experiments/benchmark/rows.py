@@ -63,6 +63,8 @@ ESTIMATORS = ("sklearn", "lightgbm")  # that a new user may have tried before
 COLD = Case("first-minute", "first_minute", SMALL, 100, device="cpu", libraries=("jboost", *ESTIMATORS))
 WARM = Case("first-warm", "first_minute_warm", SMALL, 100, device="cpu", libraries=("jboost", *ESTIMATORS))
 RECOMPILE = Case("recompile", "recompile", SMALL, 200, libraries=("jboost",))
+ADABOOST = Case("adaboost", "adaboost", SMALL, 100, device="cpu", libraries=("jboost", "sklearn"))
+GRADIENT = Case("gradient", "gradient", SMALL, 100, device="cpu", libraries=("jboost", "sklearn"))
 
 _RATES = ("ms_per_tree", "ms/tree")
 _CALL = ("seconds", "s")
@@ -130,6 +132,24 @@ ROWS = (
         *_CALL,
         1.2,
         1.0,
+        peers=("sklearn",),
+    ),
+    Row(
+        "adaboost",
+        "10,000 x 28, 100 stumps of AdaBoost, against scikit-learn's AdaBoostClassifier",
+        ADABOOST,
+        *_CALL,
+        0.1,
+        0.05,
+        peers=("sklearn",),
+    ),
+    Row(
+        "gradient",
+        "10,000 x 28, 100 trees of depth 3, against scikit-learn's GradientBoostingClassifier",
+        GRADIENT,
+        *_CALL,
+        0.1,
+        0.05,
         peers=("sklearn",),
     ),
     Row(

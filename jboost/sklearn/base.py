@@ -7,28 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-import jax
 import numpy as np
-from jaxtyping import Bool, Float
-from sklearn.utils import Tags, check_consistent_length
+from jaxtyping import Float
 
-from jboost._bins import BinEdges, Binned, bin_features
+from jboost._bins import bin_features
 from jboost._model.ensemble import Ensemble, truncate
 from jboost._objective.batch import BatchLoss
 from jboost._objective.group import GroupLoss
 from jboost._objective.objective import Objective
 from jboost._objective.rows import take_rows
-from jboost._runtime.arguments import check_weight, key_of
+from jboost._runtime.arguments import key_of
 from jboost._runtime.caller import moves_arrays
-from jboost._runtime.containers import refuse_masked
 from jboost._runtime.library import ask_for_devices, at_most, n_threads
 from jboost.boosting import History, fit
 from jboost.boosting.preparing import Handed
 from jboost.metrics import Metric
-from jboost.sklearn.fitted import Fitted
 from jboost.sklearn.history import continued, cut
 from jboost.sklearn.names import metrics_of
 from jboost.sklearn.parameters import Parameters
+from jboost.sklearn.reading import Reading
 from jboost.sklearn.rows import (
     BinnedRows,
     GivenRows,
@@ -36,19 +33,18 @@ from jboost.sklearn.rows import (
     check_beside,
     check_domain,
     check_fraction,
-    check_targets,
     draw_seed,
     hold_out,
     take_binned,
 )
 from jboost.sklearn.samplers import sampler_of
 from jboost.sklearn.scorers import RegressorStage, Scored
-from jboost.sklearn.starting import Start, check_same_missing, own_start, rounds_to_go, start_from
+from jboost.sklearn.starting import Start, own_start, rounds_to_go, start_from
 from jboost.sklearn.watched import check_eval_set, mean_loss_of, mean_loss_on, metric_curves
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Boosting(Fitted, Parameters):
+class Boosting(Reading, Parameters):
     """Fit of the estimators."""
 
     @moves_arrays
@@ -199,10 +195,6 @@ class Boosting(Fitted, Parameters):
         """Return what the weight of each training row is multiplied with."""
         return 1.0
 
-    def _takes_gaps(self) -> bool:
-        """Say whether targets may be missing; the labels need not be known."""
-        return False
-
     def _loss(self) -> Objective:
         """Return the loss; the labels are known."""
         raise NotImplementedError
@@ -275,35 +267,6 @@ class Boosting(Fitted, Parameters):
 
         return rows(train), None if held is None else rows(held)
 
-    def _check_rows(
-        self, given: GivenRows, reset: bool
-    ) -> tuple[Any, Float[np.ndarray, " m"], Bool[np.ndarray, " n"]]:
-        """Return targets and weights of the m rows with weight, and which of all rows these are."""
-        self._check_features(given.X, given.y, reset)
-        refuse_masked(given.y, "y")
-        y = check_targets(given.y, self, allow_nan=self._takes_gaps())
-        check_consistent_length(given.X, *jax.tree.leaves(y))
-        weight = check_weight(given.weight, len(jax.tree.leaves(y)[0]), "sample_weight")
-        counted = weight > 0
-        return take_rows(y, counted), weight[counted], counted
-
-    def _bin(self, X: Any, weight: Float[np.ndarray, " n"], edges: BinEdges | None) -> Binned:
-        try:
-            if edges is not None:
-                check_same_missing(self.missing, edges.features.missing)
-                return bin_features(X, edges=edges)
-            return bin_features(X, self.max_bins, weight, self.categorical_features, missing=self.missing)
-        except (TypeError, ValueError) as error:
-            if edges is not None:
-                raise type(error)(
-                    f"X must have the columns of the model that is continued: {error}"
-                ) from error
-            message = str(error).replace("categorical must", "categorical_features must")
-            if "`categorical`" in message:  # in words that scikit-learn's checks of an estimator look for
-                message = message.replace("`categorical`", "`categorical_features`")
-                message += " (float: argument must be a string or a number)"
-            raise type(error)(message) from error
-
     def _eval_rows(self, sets: list[GivenRows], train: BinnedRows) -> list[BinnedRows]:
         """Check, encode and bin the rows to watch."""
         found = []
@@ -361,11 +324,3 @@ class Boosting(Fitted, Parameters):
             for i, (metrics, of_rows) in enumerate(zip(measured, curves, strict=True))
         }
         self.best_score_ = curves[-1][-1][-1] if curves and curves[-1][-1] else None
-
-    def __sklearn_tags__(self) -> Tags:
-        """Say what input is taken."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.sparse = True
-        tags.input_tags.categorical = True
-        return tags

@@ -23,7 +23,7 @@ from jboost.sklearn.labels import (
     weights_of_classes,
 )
 from jboost.sklearn.names import classification_loss, metrics_of, multilabel_loss
-from jboost.sklearn.rows import apply_link
+from jboost.sklearn.rows import apply_link, class_probability
 from jboost.sklearn.scorers import ClassifierStage, Scored
 from jboost.sklearn.starting import Start
 
@@ -190,13 +190,9 @@ class JBoostClassifier(ClassifierMixin, Boosting):
     def _probability(
         self, score: Float[np.ndarray, "n ..."], link: Callable[..., Any]
     ) -> Float[np.ndarray, "n classes"]:
-        if len(self.classes_) == 1:
-            return np.ones((len(score), 1))
-        linked = apply_link(link, score)
         if self.multilabel_:
-            return linked
-        linked = linked[:, None] if linked.ndim == 1 else linked
-        return linked if linked.shape[1] > 1 else np.hstack([1 - linked, linked])
+            return apply_link(link, score)
+        return class_probability(link, score, len(self.classes_))
 
     def _decision(self, score: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
         if score.ndim == 1 or len(self.classes_) > 2 or self.multilabel_:

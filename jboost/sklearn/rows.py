@@ -185,6 +185,17 @@ def apply_link(
         return np.asarray(linked, dtype=np.float64)[: len(score)]
 
 
+def class_probability(
+    link: Callable[[Array], Array], score: Float[np.ndarray, "n ..."], n_classes: int
+) -> Float[np.ndarray, "n classes"]:
+    """Turn scores into the probability of each class, of which one alone is certain."""
+    if n_classes == 1:
+        return np.ones((len(score), 1))
+    linked = apply_link(link, score)
+    linked = linked[:, None] if linked.ndim == 1 else linked
+    return linked if linked.shape[1] > 1 else np.hstack([1 - linked, linked])
+
+
 @program(static_argnums=0)
 def _apply(function: Callable[..., Array], *arguments: Any) -> Array:
     return function(*arguments)
