@@ -24,7 +24,7 @@ with _uncollected(lasting=True):
     from jboost.tuning import Sweep, sweep
 
 if typing.TYPE_CHECKING:
-    from jboost import differentiable, distributions
+    from jboost import differentiable, distributions, explain, plotting
     from jboost.sklearn import JBoostClassifier, JBoostDistribution, JBoostRegressor, JBoostSearchCV
 
 __all__ = [
@@ -55,11 +55,13 @@ __all__ = [
     "concatenate",
     "differentiable",
     "distributions",
+    "explain",
     "fit",
     "load",
     "losses",
     "metrics",
     "plain_jax",
+    "plotting",
     "predict",
     "save",
     "staged_predict",
@@ -74,7 +76,7 @@ def __getattr__(name: str) -> typing.Any:
         from jboost import sklearn
 
         return getattr(sklearn, name)
-    if name in ("differentiable", "distributions"):
+    if name in ("differentiable", "distributions", "explain", "plotting"):
         return importlib.import_module(f"jboost.{name}")
     if name == "__version__":
         from jboost.io.archive import library_version
