@@ -142,12 +142,12 @@ def _axis_of_bins(
         return Axis(np.array(values, object if isinstance(values[-1], str) else None), occurring, True, None)
     if occurring.size > n_points:
         occurring = occurring[np.linspace(0, occurring.size - 1, n_points).round().astype(int)]
-    inside = _inside_bins(edges, feature)
+    inside = inside_bins(edges, feature)
     deciles = inside[np.quantile(codes[codes > 0], np.arange(1, 10) / 10, method="nearest") - 1]
     return Axis(inside[occurring - 1], occurring, False, deciles)
 
 
-def _inside_bins(edges: BinEdges, feature: int) -> np.ndarray:
+def inside_bins(edges: BinEdges, feature: int) -> np.ndarray:
     """Return a value in each bin; an edge belongs to the bin that it ends."""
     exact = edges.exact[feature]
     ends = exact[np.isfinite(exact)]
