@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Integer
 
+from jboost._bins import Binned
 from jboost._model.ensemble import Ensemble, score_bins
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced
-from jboost.explain.grids import check_grid, check_percentiles, make_axis
+from jboost.explain.grids import check_grid, check_percentiles, make_axis, told_apart_by
 from jboost.explain.reach import Forest
 from jboost.explain.responses import LINEAR, Response, check_response, respond
 from jboost.explain.subject import Feature, Subject, read_weight, rounds_with, take_rounds
@@ -24,7 +25,7 @@ Method = Literal["brute", "recursion"]
 Centre = Literal["none", "mean", "first"]
 
 ROWS_AT_ONCE = 2**17  # rows times grid points that are scored in one call
-LEAVES_PER_POINT = 8  # leaves are followed, not rows scored, while a tree has no more of them for each grid point
+POINTS_PER_LEAF = 2  # from which rows are sent through depthwise trees once rather than scored at each point
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,9 +128,9 @@ def partial_dependence(
 
     Notes
     -----
-    The mean of scores is exact and needs no score of each row at each point: the rows pass each tree once, both ways
-    at its splits on the features, and the sums of their weights in the leaves serve for all points. Only rounds that
-    split on the features are looked at.
+    The mean of scores is exact and need not score each row at each point: the rows pass each tree once, both ways at
+    its splits on the features, and the sums of their weights in the leaves serve for all points. Only rounds that split
+    on the features are looked at, and points between which no split lies are one.
 
     References
     ----------
@@ -151,17 +152,18 @@ def partial_dependence(
     chosen = subject.places(features)
     _check_choices(kind, method, centre, response, sample_weight, subject.model)
     wanted, limits = check_grid(grid, len(chosen)), check_percentiles(percentiles)
-    bins = subject.read(X)
-    weight, counted = read_weight(sample_weight, bins.shape[1])
     if is_traced(subject.model.edges):
         raise TypeError(
             "model must have concrete edges: trace its leaf values, by dataclasses.replace(model, leaf_value=...)"
         )
+    bins = subject.read(X) if method == "brute" or isinstance(X, Binned) else None
+    weight, counted = (None, slice(None)) if bins is None else read_weight(sample_weight, bins.shape[1])
     axes = [
         make_axis(subject, X, bins, counted, feature, points, limits)
         for feature, points in zip(chosen, wanted, strict=True)
     ]
-    codes = np.stack([c.ravel() for c in np.meshgrid(*(axis.codes for axis in axes), indexing="ij")])
+    told_apart = [told_apart_by(subject.model, *one) for one in zip(chosen, (a.codes for a in axes), strict=True)]
+    codes = np.stack([c.ravel() for c in np.meshgrid(*told_apart, indexing="ij")])
     distinct, place = np.unique(codes, axis=1, return_inverse=True)
     task = _Task(subject.model, bins, chosen, distinct, weight, response)
     average, individual = task.run(kind, method)
@@ -216,14 +218,14 @@ class _Task:
     bins: Any
     features: Sequence[int]
     codes: Integer[np.ndarray, "d g"]
-    weight: Float[np.ndarray, " n"]
+    weight: Float[np.ndarray, " n"] | None  # without rows
     response: Any
 
     def run(self, kind: Kind, method: Method) -> tuple[Any, Any]:
         """Return averages [g ...] and curves [n g ...], or None."""
         n_leaves, n_points = self.model.leaf_value.shape[1], self.codes.shape[1]
         follows = isinstance(self.response, str) and self.response in LINEAR
-        follows &= n_leaves <= LEAVES_PER_POINT * n_points
+        follows &= self.model.symmetric or n_points >= POINTS_PER_LEAF * n_leaves
         if method == "recursion":
             return self._respond(self._by_cover()), None
         if kind == "average" and follows:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Integer
+from jaxtyping import Integer
 
 from jboost._bins import BinEdges, Binned, Factor, read_column
 from jboost._runtime.typing import is_traced
-from jboost.explain.subject import Subject
+from jboost._model.ensemble import Ensemble
+from jboost.explain.subject import Subject, is_split
 
 
 class Axis(NamedTuple):
@@ -22,7 +23,7 @@ class Axis(NamedTuple):
 
 
 def make_axis(
-    subject: Subject, X: Any, bins: Any, counted: Bool[np.ndarray, " n"], feature: int, wanted: Any, percentiles: Any
+    subject: Subject, X: Any, bins: Any, counted: Any, feature: int, wanted: Any, percentiles: Any
 ) -> Axis:
     """Find the grid of a feature, or take the given values."""
     edges = subject.model.edges
@@ -42,6 +43,16 @@ def make_axis(
     known = column[~np.isnan(column)]
     deciles = np.quantile(known.astype(np.float64), np.arange(1, 10) / 10)
     return Axis(values, _codes_of(edges, feature, values, label), False, deciles)
+
+
+def told_apart_by(model: Ensemble, feature: int, codes: Integer[np.ndarray, " g"]) -> Integer[np.ndarray, " g"]:
+    """Give all codes of numbers between the same two splits of the model the first of these codes."""
+    if is_traced(model.trees) or model.edges.features.categories[feature] is not None:
+        return codes
+    threshold, splits = np.asarray(model.trees.threshold), np.asarray(is_split(model))
+    ends = np.unique(threshold[splits & (np.asarray(model.trees.feature) == feature)])
+    _, first, place = np.unique(np.searchsorted(ends, codes, "left"), return_index=True, return_inverse=True)
+    return codes[first][place]
 
 
 def check_grid(grid: Any, n_features: int) -> list[Any]:
@@ -116,11 +127,12 @@ def _spaced(column: np.ndarray, n_points: int, percentiles: tuple[float, float],
 
 
 def _axis_of_categories(
-    edges: BinEdges, feature: int, column: Factor, counted: Bool[np.ndarray, " n"], label: Any
+    edges: BinEdges, feature: int, column: Factor, counted: Any, label: Any
 ) -> Axis:
     known = edges.features.categories[feature]
     assert known is not None
-    occurring = {column.values[i] for i in np.unique(column.index[counted & (column.index >= 0)])}
+    index = column.index[counted]
+    occurring = {column.values[i] for i in np.unique(index[index >= 0])}
     values = [value for value in known.values if value in occurring]
     if not values:
         raise ValueError(f"X must hold a known category of feature {label!r}, got none")

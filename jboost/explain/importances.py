@@ -79,8 +79,8 @@ def importance(model: Any, kind: Worth = "gain", *, per_class: bool = False) -> 
         - "gain", "cover": mean gain and mean cover of a feature's splits; "total_gain", "total_cover": their sums;
           "count": how many there are, which XGBoost calls weight;
         - "squared_relevance": the total gain divided by the number of rounds, I^2 of ESL 10.43, and "relevance", its
-          square root, which ESL plots. A gain is that of the loss that was fitted, of a full Newton step: for squared
-          error without penalties it is the improvement in squared error, as in ESL 10.42.
+          square root. A gain is what a full Newton step takes off the loss that was fitted: for squared error, which is
+          (score - y)^2 / 2, without penalties, half of the improvement i^2 of ESL 10.42.
 
         The gain is half of what XGBoost reports for the same derivatives (its equation 7 has the half, its program has
         not), less gamma. A cover is the sum of h over the rows that reach the split. A level of a symmetric tree is one

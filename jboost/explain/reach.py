@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Bool, Float, Int, Integer
 
 from jboost._model.cover import node_cover
 from jboost._model.ensemble import Ensemble, edges_layout
@@ -25,7 +25,7 @@ from jboost._split import routing_table
 from jboost._tree import Tree, category_words, tree_depth
 from jboost.explain.subject import is_split
 
-CELLS = 2**18  # rows times leaves that are held at once: what stays in a processor's cache
+CELLS = 2**18  # numbers of all rows that are held at once: what stays in a processor's cache
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class Forest:
 
     def weigh_rows(self, is_open: Any, bins: Any, weight: Any) -> Float[Any, "t leaves"]:
         """Sum the weights of the rows that could reach each leaf, were the open splits open both ways."""
-        chunks = _chunks(bins, self.value.shape[1])
+        chunks = self._chunks(bins)
         weight = _padded(np.asarray(weight, self.value.dtype), chunks).reshape(chunks.shape[0], -1)
         return _weigh_rows(self.layout, self.symmetric, self.trees, is_open, chunks, weight)
 
@@ -86,25 +86,25 @@ class Forest:
 
     def sum_at(self, is_open: Any, bins: Any, weight: Any) -> Float[Any, "m k"]:
         """Sum what the leaves hold, times their weights, over those that each of m rows could reach."""
-        n_rows, chunks = bins.shape[1], _chunks(bins, self.value.shape[1])
+        n_rows, chunks = bins.shape[1], self._chunks(bins)
         held = self.value * weight[..., None]
         found = _sum_at(self.layout, self.symmetric, self.trees, is_open, chunks, held)
         return found.reshape(-1, found.shape[-1])[:n_rows]
 
 
+    def _chunks(self, bins: Any) -> Integer[Any, "m f r"]:
+        """Cut rows into pieces small enough, padded to few sizes."""
+        xp = jnp if is_traced(bins) else np
+        n_rows, n_features = bins.shape[1], bins.shape[0]
+        held = n_features if self.symmetric else self.value.shape[1]  # numbers for each row
+        size = min(bucket(n_rows), max(CELLS // held, 64))
+        length = -(-bucket(n_rows) // size) * size
+        padded = xp.pad(xp.asarray(bins), ((0, 0), (0, length - n_rows)))
+        return xp.moveaxis(padded.reshape(n_features, -1, size), 1, 0)
+
+
 def _few_sizes(n: int) -> int:
     return bucket(n) if n > 64 else 1 << max(n - 1, 0).bit_length()
-
-
-def _chunks(bins: Any, n_leaves: int) -> Integer[Any, "m f r"]:
-    """Cut rows into pieces small enough, padded to few sizes."""
-    xp = jnp if is_traced(bins) else np
-    n_rows = bins.shape[1]
-    most = max(CELLS // n_leaves, 64)
-    size = min(bucket(n_rows), most)
-    length = -(-bucket(n_rows) // size) * size
-    padded = xp.pad(xp.asarray(bins), ((0, 0), (0, length - n_rows)))
-    return xp.moveaxis(padded.reshape(len(bins), -1, size), 1, 0)
 
 
 def _padded(weight: np.ndarray, chunks: Any) -> np.ndarray:
@@ -114,20 +114,63 @@ def _padded(weight: np.ndarray, chunks: Any) -> np.ndarray:
 # ---------------------------------------------------------------- programs
 
 
-def follow(
+def _weights_of(
     layout: Layout,
     symmetric: bool,
     tree: Tree,
     is_open: Bool[Array, " s"],
     bins: Integer[Array, "f r"],
-    start: Float[Array, " r"],
+    weight: Float[Array, " r"],
+) -> Float[Array, " leaves"]:
+    """Sum the weights of the rows that could reach each leaf."""
+    if not symmetric:
+        return _follow(layout, tree, is_open, bins, weight).sum(axis=1)
+    leaf, mask = _leaves_and_mask(is_open)
+    by_key = jnp.zeros(leaf.size, weight.dtype).at[_key(layout, tree, is_open, bins)].add(weight)
+    return by_key[leaf & mask]
+
+
+def _values_of(
+    layout: Layout,
+    symmetric: bool,
+    tree: Tree,
+    is_open: Bool[Array, " s"],
+    bins: Integer[Array, "f r"],
+    held: Float[Array, "leaves k"],
+) -> Float[Array, "r k"]:
+    """Sum what is held by the leaves that each row could reach."""
+    if not symmetric:
+        reached = _follow(layout, tree, is_open, bins, jnp.ones(bins.shape[1], held.dtype))
+        return jnp.einsum("lr,lk->rk", reached, held, precision="highest")
+    leaf, mask = _leaves_and_mask(is_open)
+    by_key = jnp.zeros_like(held).at[leaf & mask].add(held)
+    return by_key[_key(layout, tree, is_open, bins)]
+
+
+def _leaves_and_mask(is_open: Bool[Array, " d"]) -> tuple[Int[Array, " leaves"], Int[Array, ""]]:
+    """Number the leaves of a symmetric tree, and give the bits of the levels that are not open."""
+    bits = jnp.asarray([1 << level for level in reversed(range(is_open.size))], jnp.int32)
+    return jnp.arange(2**is_open.size, dtype=jnp.int32), jnp.where(is_open, 0, bits).sum(dtype=jnp.int32)
+
+
+def _key(
+    layout: Layout, tree: Tree, is_open: Bool[Array, " d"], bins: Integer[Array, "f r"]
+) -> Int[Array, " r"]:
+    """Return the least leaf of a symmetric tree that each row could reach."""
+    bits = jnp.asarray([1 << level for level in reversed(range(is_open.size))], jnp.int32)
+    right = _goes_right(layout, tree, bins) & ~is_open[:, None]
+    return jnp.where(right, bits[:, None], 0).sum(axis=0, dtype=jnp.int32)
+
+
+def _follow(
+    layout: Layout, tree: Tree, is_open: Bool[Array, " s"], bins: Integer[Array, "f r"], start: Float[Array, " r"]
 ) -> Float[Array, "leaves r"]:
-    """Send what each row starts with to every leaf it could reach: both ways at open splits."""
+    """Send what each row starts with to every leaf of a depthwise tree that it could reach."""
     right = _goes_right(layout, tree, bins)
     to_right, to_left = right | is_open[:, None], ~right | is_open[:, None]
     found = start[None]
-    for level in range(tree_depth(tree, symmetric)):
-        slots = slice(level, level + 1) if symmetric else slice(2**level - 1, 2 ** (level + 1) - 1)
+    for level in range(tree_depth(tree, symmetric=False)):
+        slots = slice(2**level - 1, 2 ** (level + 1) - 1)
         sides = [jnp.where(way[slots], found, 0) for way in (to_left, to_right)]
         found = jnp.stack(sides, axis=1).reshape(-1, bins.shape[1])  # node l has the children 2 l and 2 l + 1
     return found
@@ -150,7 +193,7 @@ def _weigh_rows(
         bins, start = chunk
 
         def of_tree(one: tuple[Tree, Array]) -> Float[Array, " leaves"]:
-            return follow(layout, symmetric, *one, bins, start).sum(axis=1)
+            return _weights_of(layout, symmetric, *one, bins, start)
 
         return total + jax.lax.map(of_tree, (trees, is_open)), None
 
@@ -164,11 +207,8 @@ def _sum_at(
     layout: Layout, symmetric: bool, trees: Tree, is_open: Array, chunks: Array, held: Array
 ) -> Float[Array, "m r k"]:
     def at(bins: Array) -> Float[Array, "r k"]:
-        start = jnp.ones(bins.shape[1], held.dtype)
-
         def add(total: Array, one: tuple[Tree, Array, Array]) -> tuple[Array, None]:
-            reached = follow(layout, symmetric, *one[:2], bins, start)
-            return total + jnp.einsum("lr,lk->rk", reached, one[2], precision="highest"), None
+            return total + _values_of(layout, symmetric, *one[:2], bins, one[2]), None
 
         total = jnp.zeros((bins.shape[1], held.shape[-1]), held.dtype)
         return jax.lax.scan(add, total, (trees, is_open, held))[0]
