@@ -36,7 +36,8 @@ class Components:
         The features of each component, by name, or by number where there are none: main effects first.
     tables : tuple of float64 [b], [b b], with [... k] for k outputs
         What each component adds to the score, by bin code; code 0 is a missing or unseen value. The weighted mean over
-        the rows is 0: of a main effect, and of a pair for each code of either feature.
+        the rows is 0: of a main effect, and of a pair for each value of either feature, those between the same two
+        splits of the pair being one.
     variance : float64 [c], or [c k]
         The weighted variance of each component.
 
@@ -155,14 +156,18 @@ def components(model: Any, X: Any, *, sample_weight: Any = None) -> Components:
     intercept = np.asarray(subject.model.base, np.float64) + tables.pop((), 0.0)
     masses = {path: _mass(subject.model, bins, weight, path) for path in tables}
     intercept = intercept + _purify(tables, masses, subject.model)
-    variance = [_mean(np.square(table), _mass(subject.model, bins, weight, path)) for path, table in tables.items()]
+    variance = [
+        _mean(np.square(table), _mass(subject.model, bins, weight, path)) for path, table in tables.items()
+    ]
     variance = np.stack(variance) if variance else np.zeros((0, subject.model.n_outputs))
     found = tuple(tables.values())
     if subject.model.scalar_output:
         intercept, variance = intercept[0], variance[:, 0]
         found = tuple(table[..., 0] for table in found)
     names = subject.names()
-    return Components(intercept, tuple(tuple(names[j] for j in path) for path in tables), found, variance, subject)
+    return Components(
+        intercept, tuple(tuple(names[j] for j in path) for path in tables), found, variance, subject
+    )
 
 
 def _tables(model: Ensemble) -> dict[tuple[int, ...], Table]:
@@ -225,23 +230,44 @@ def _purify(
 ) -> Float[np.ndarray, " k"]:
     """Move the means of pairs to main effects, and theirs to the intercept, which is returned."""
     for path in [path for path in tables if len(path) == MOST_FEATURES]:
-        table, mass = tables[path], masses[path]
-        spread = np.abs(table).max()
-        for _ in range(MOST_SWEEPS):
-            largest = 0.0
-            for axis, j in enumerate(path):
-                mean = _means(table, mass, 1 - axis)
-                table -= np.expand_dims(mean, 1 - axis)
-                tables[(j,)] += mean
-                largest = max(largest, np.abs(mean).max())
-            if largest <= SMALLEST_MEAN * spread:
-                break
+        tables[path], means = _purified(tables[path], masses[path])
+        for j, mean in zip(path, means, strict=True):
+            tables[(j,)] += mean
     total = np.zeros(model.n_outputs)
     for path in [path for path in tables if len(path) == 1]:
         mean = _mean(tables[path], masses[path])
         tables[path] -= mean[None]
         total += mean
     return total
+
+
+def _purified(table: Table, mass: Table) -> tuple[Table, list[Table]]:
+    """Return the effect of a pair without what either feature alone can say, and that.
+
+    Codes that the pair does not tell apart are one, so that means are over as many rows as there are.
+    """
+    places = [
+        np.unique(_slices(table, axis), axis=0, return_index=True, return_inverse=True)[1:] for axis in (0, 1)
+    ]
+    (first_a, a), (first_b, b) = [(first, place.ravel()) for first, place in places]
+    small, weight = table[np.ix_(first_a, first_b)], np.zeros((first_a.size, first_b.size))
+    np.add.at(weight, (a[:, None], b[None]), mass)
+    taken = [np.zeros((size, table.shape[-1])) for size in weight.shape]
+    spread = np.abs(small).max()
+    for _ in range(MOST_SWEEPS):
+        largest = 0.0
+        for axis in (0, 1):
+            mean = _means(small, weight, 1 - axis)
+            small = small - np.expand_dims(mean, 1 - axis)
+            taken[axis] += mean
+            largest = max(largest, np.abs(mean).max())
+        if largest <= SMALLEST_MEAN * spread:
+            break
+    return small[np.ix_(a, b)], [taken[0][a], taken[1][b]]
+
+
+def _slices(table: Table, axis: int) -> Table:
+    return np.moveaxis(table, axis, 0).reshape(table.shape[axis], -1)
 
 
 def _means(table: Table, mass: Table, axis: int) -> Table:

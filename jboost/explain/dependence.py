@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Integer
@@ -162,7 +161,9 @@ def partial_dependence(
         make_axis(subject, X, bins, counted, feature, points, limits)
         for feature, points in zip(chosen, wanted, strict=True)
     ]
-    told_apart = [told_apart_by(subject.model, *one) for one in zip(chosen, (a.codes for a in axes), strict=True)]
+    told_apart = [
+        told_apart_by(subject.model, *one) for one in zip(chosen, (a.codes for a in axes), strict=True)
+    ]
     codes = np.stack([c.ravel() for c in np.meshgrid(*told_apart, indexing="ij")])
     distinct, place = np.unique(codes, axis=1, return_inverse=True)
     task = _Task(subject.model, bins, chosen, distinct, weight, response)
@@ -185,7 +186,9 @@ def partial_dependence(
     )
 
 
-def _check_choices(kind: Any, method: Any, centre: Any, response: Any, sample_weight: Any, model: Ensemble) -> None:
+def _check_choices(
+    kind: Any, method: Any, centre: Any, response: Any, sample_weight: Any, model: Ensemble
+) -> None:
     choices = {"kind": (kind, Kind), "method": (method, Method), "centre": (centre, Centre)}
     for name, (value, known) in choices.items():
         if value not in get_args(known):
@@ -218,7 +221,7 @@ class _Task:
     bins: Any
     features: Sequence[int]
     codes: Integer[np.ndarray, "d g"]
-    weight: Float[np.ndarray, " n"] | None  # without rows
+    weight: Any  # [n]; None without rows
     response: Any
 
     def run(self, kind: Kind, method: Method) -> tuple[Any, Any]:

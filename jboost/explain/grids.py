@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Integer
 
 from jboost._bins import BinEdges, Binned, Factor, read_column
-from jboost._runtime.typing import is_traced
 from jboost._model.ensemble import Ensemble
+from jboost._runtime.typing import is_traced
 from jboost.explain.subject import Subject, is_split
 
 
@@ -45,7 +45,9 @@ def make_axis(
     return Axis(values, _codes_of(edges, feature, values, label), False, deciles)
 
 
-def told_apart_by(model: Ensemble, feature: int, codes: Integer[np.ndarray, " g"]) -> Integer[np.ndarray, " g"]:
+def told_apart_by(
+    model: Ensemble, feature: int, codes: Integer[np.ndarray, " g"]
+) -> Integer[np.ndarray, " g"]:
     """Give all codes of numbers between the same two splits of the model the first of these codes."""
     if is_traced(model.trees) or model.edges.features.categories[feature] is not None:
         return codes
@@ -67,7 +69,7 @@ def check_grid(grid: Any, n_features: int) -> list[Any]:
         return [grid]
     if len(grid) != n_features:
         raise ValueError(f"grid must have an entry for each of {n_features} features, got {len(grid)}")
-    return [one for grid_of in grid for one in check_grid(grid_of if _is_series(grid_of) else grid_of, 1)]
+    return [one for grid_of in grid for one in check_grid(grid_of, 1)]
 
 
 def check_percentiles(percentiles: Any) -> tuple[float, float]:
@@ -75,7 +77,9 @@ def check_percentiles(percentiles: Any) -> tuple[float, float]:
     try:
         low, high = map(float, percentiles)
     except (TypeError, ValueError):
-        raise ValueError(f"percentiles must be two numbers such as (0.05, 0.95), got {percentiles!r}") from None
+        raise ValueError(
+            f"percentiles must be two numbers such as (0.05, 0.95), got {percentiles!r}"
+        ) from None
     if not 0 <= low < high <= 1:
         raise ValueError(f"percentiles must be increasing and between 0 and 1, got {percentiles!r}")
     return low, high
@@ -100,14 +104,18 @@ def _codes_of(edges: BinEdges, feature: int, values: np.ndarray, label: Any) -> 
     if known is not None:
         unknown = [value for value in values.tolist() if value not in known.code_of]
         if unknown:
-            raise ValueError(f"grid must hold categories of feature {label!r}, got {unknown[0]!r}, which is none")
+            raise ValueError(
+                f"grid must hold categories of feature {label!r}, got {unknown[0]!r}, which is none"
+            )
         return np.array([known.code_of[value] for value in values.tolist()], edges.code_dtype)
     if values.dtype.kind not in "biuf":
         raise TypeError(f"grid must hold numbers for feature {label!r}, got dtype {values.dtype}")
     if np.isnan(values).any():
         raise ValueError(f"grid must hold no missing value, got NaN for feature {label!r}")
     exact = edges.exact[feature]
-    return (np.searchsorted(exact[np.isfinite(exact)], values.astype(np.float64), "left") + 1).astype(edges.code_dtype)
+    return (np.searchsorted(exact[np.isfinite(exact)], values.astype(np.float64), "left") + 1).astype(
+        edges.code_dtype
+    )
 
 
 def _spaced(column: np.ndarray, n_points: int, percentiles: tuple[float, float], label: Any) -> np.ndarray:
@@ -126,9 +134,7 @@ def _spaced(column: np.ndarray, n_points: int, percentiles: tuple[float, float],
     return np.linspace(low, high, n_points)
 
 
-def _axis_of_categories(
-    edges: BinEdges, feature: int, column: Factor, counted: Any, label: Any
-) -> Axis:
+def _axis_of_categories(edges: BinEdges, feature: int, column: Factor, counted: Any, label: Any) -> Axis:
     known = edges.features.categories[feature]
     assert known is not None
     index = column.index[counted]
@@ -140,9 +146,7 @@ def _axis_of_categories(
     return Axis(shown, _codes_of(edges, feature, shown, label), True, None)
 
 
-def _axis_of_bins(
-    edges: BinEdges, feature: int, codes: np.ndarray, n_points: int, is_category: bool
-) -> Axis:
+def _axis_of_bins(edges: BinEdges, feature: int, codes: np.ndarray, n_points: int, is_category: bool) -> Axis:
     """Return the bins that occur: of numbers, a value in the middle of each; of categories, the first of each."""
     occurring = np.unique(codes[codes > 0])
     if not occurring.size:

@@ -29,8 +29,8 @@ class Importance:
         Names, or numbers where there are none; tuples of these for groups.
     kind : str
         What is measured.
-    repeats : float64 [f r] or None
-        Of a permutation importance, that of each of r permutations.
+    repeats : float64 [f r]
+        Of a permutation importance, that of each of r permutations; none otherwise.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Importance:
     value: Float[np.ndarray, "f *k"]
     features: tuple[Any, ...]
     kind: str
-    repeats: Float[np.ndarray, "f r"] | None = None
+    repeats: Float[np.ndarray, "f r"]
 
     def ranking(self) -> tuple[Any, ...]:
         """Return the features, the most important first; of several outputs, by the sum over them."""
@@ -58,7 +58,7 @@ class Importance:
 
     def standard_error(self) -> Float[np.ndarray, " f"]:
         """Return the standard error of the mean over the permutations."""
-        if self.repeats is None or self.repeats.shape[1] < 2:
+        if self.repeats.shape[1] < 2:
             raise ValueError("standard_error must be asked of two permutations at least")
         return self.repeats.std(axis=1, ddof=1) / np.sqrt(self.repeats.shape[1])
 
@@ -128,7 +128,8 @@ def importance(model: Any, kind: Worth = "gain", *, per_class: bool = False) -> 
     splits = np.asarray(is_split(ensemble))
     count = _by_feature(ensemble, splits.astype(np.float64), per_class)
     worth = count if kind == "count" else _by_feature(ensemble, _worth(ensemble, kind) * splits, per_class)
-    return Importance(_scaled(worth, count, kind, ensemble, per_class), subject.names(), kind)
+    value = _scaled(worth, count, kind, ensemble, per_class)
+    return Importance(value, subject.names(), kind, np.zeros((len(value), 0)))
 
 
 def _worth(model: Ensemble, kind: Worth) -> Float[np.ndarray, "*t s"]:
@@ -142,7 +143,7 @@ def _worth(model: Ensemble, kind: Worth) -> Float[np.ndarray, "*t s"]:
 
 def _cover_of_slots(model: Ensemble) -> Float[np.ndarray, "*t s"]:
     """Return the sum of h, over the outputs too, of the rows that each split divides."""
-    of_leaves = np.moveaxis(np.asarray(model.leaf_hessian, np.float64), 2, 1)  # [t k leaves]
+    of_leaves: Any = np.moveaxis(np.asarray(model.leaf_hessian, np.float64), 2, 1)  # [t k leaves]
     if model.trees.feature.ndim == 2:
         of_leaves = of_leaves.sum(axis=1)
     if model.symmetric:
@@ -151,7 +152,9 @@ def _cover_of_slots(model: Ensemble) -> Float[np.ndarray, "*t s"]:
     return np.asarray(node_cover(of_leaves[..., None]))[..., : model.trees.feature.shape[-1], 0]
 
 
-def _by_feature(model: Ensemble, worth: Float[np.ndarray, "*t s"], per_class: bool) -> Float[np.ndarray, "f *k"]:
+def _by_feature(
+    model: Ensemble, worth: Float[np.ndarray, "*t s"], per_class: bool
+) -> Float[np.ndarray, "f *k"]:
     """Sum over the splits of each feature."""
     feature, n_features = np.asarray(model.trees.feature), model.edges.n_features
     if not per_class:
@@ -162,7 +165,9 @@ def _by_feature(model: Ensemble, worth: Float[np.ndarray, "*t s"], per_class: bo
     return np.stack(of_class, axis=1)
 
 
-def _scaled(worth: Any, count: Any, kind: Worth, model: Ensemble, per_class: bool) -> Float[np.ndarray, "f *k"]:
+def _scaled(
+    worth: Any, count: Any, kind: Worth, model: Ensemble, per_class: bool
+) -> Float[np.ndarray, "f *k"]:
     if kind in ("gain", "cover"):
         return np.divide(worth, count, out=np.zeros_like(worth), where=count > 0)
     if kind not in ("squared_relevance", "relevance"):

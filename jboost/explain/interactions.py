@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from jboost._model.ensemble import Ensemble, score_bins
 from jboost._runtime.caller import moves_arrays
@@ -106,12 +106,14 @@ def interaction(model: Any, X: Any, features: Any = None, *, sample_weight: Any 
     m, k = len(chosen), ensemble.n_outputs
     pairs, overall = np.zeros((m, m, k)), np.zeros((m, k))
     for a, b in itertools.combinations(range(m), 2):
-        j, l = chosen[a], chosen[b]
-        both = used[:, j] & used[:, l]
+        j, other = chosen[a], chosen[b]
+        both = used[:, j] & used[:, other]
         if both.any():
-            parts = [((j, l), 1), ((j,), -1), ((l,), -1)]
+            parts = [((j, other), 1), ((j,), -1), ((other,), -1)]
             excess = _spread(_dependence(ensemble, both, bins, weight, parts), weight)
-            whole = _spread(_dependence(ensemble, used[:, [j, l]].any(axis=1), bins, weight, parts[:1]), weight)
+            whole = _spread(
+                _dependence(ensemble, used[:, [j, other]].any(axis=1), bins, weight, parts[:1]), weight
+            )
             pairs[a, b] = pairs[b, a] = _root_of_share(excess, whole)
     whole = _spread(np.asarray(score_bins(ensemble, bins), np.float64), weight)
     for a, j in enumerate(chosen):
@@ -127,7 +129,7 @@ def interaction(model: Any, X: Any, features: Any = None, *, sample_weight: Any 
 
 
 def _dependence(
-    model: Ensemble, rounds: Bool[np.ndarray, " t"], bins: np.ndarray, weight: np.ndarray, parts: Any
+    model: Ensemble, rounds: Any, bins: np.ndarray, weight: np.ndarray, parts: Any
 ) -> Float[np.ndarray, "n k"]:
     """Add partial dependences on sets of features, of some rounds, at the values of each row."""
     forest = Forest.of(take_rounds(model, rounds, base=False))

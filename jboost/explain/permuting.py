@@ -71,8 +71,8 @@ def permutation_importance(
 
     Notes
     -----
-    Only rounds that split on the permuted features are scored again. Features that say the same stand in for each other:
-    permute them together.
+    Only rounds that split on the permuted features are scored again. Features that say the same stand in for each
+    other: permute them together.
 
     References
     ----------
@@ -107,7 +107,9 @@ def permutation_importance(
     judge = _Judge.of(subject, metric, target, weight)
     orders = permutations(as_key(key), len(groups), int(n_repeats), len(weight))
     whole = judge(np.asarray(score_bins(subject.model, bins))[None])[0]
-    worse = np.stack([_worse(subject, bins, group, order, judge) for group, order in zip(groups, orders, strict=True)])
+    worse = np.stack(
+        [_worse(subject, bins, group, order, judge) for group, order in zip(groups, orders, strict=True)]
+    )
     repeats = (whole - worse) if judge.metric.maximize else (worse - whole)
     names = tuple(name_of_group(subject.names(), group) for group in groups)
     return Importance(repeats.mean(axis=1), names, f"permutation, {judge.name}", repeats)
@@ -148,7 +150,9 @@ def _coded(subject: Subject, y: Any) -> Any:
     place = np.clip(np.searchsorted(labels, given), 0, len(labels) - 1)
     unknown = labels[place] != given
     if unknown.any():
-        raise ValueError(f"y must hold labels of the classifier, {labels.tolist()}, got {given[unknown][0]!r}")
+        raise ValueError(
+            f"y must hold labels of the classifier, {labels.tolist()}, got {given[unknown][0]!r}"
+        )
     return place
 
 

@@ -52,15 +52,21 @@ class Forest:
     @classmethod
     def of(cls, model: Ensemble) -> Forest:
         """Line the trees of a model up; those of a traced one as they are, others padded to few sizes."""
-        xp = jnp if is_traced(model) else np
-        leaf_value, weight = xp.asarray(model.leaf_value), xp.asarray(model.tree_weight, model.leaf_value.dtype)
+        xp: Any = jnp if is_traced(model) else np
+        leaf_value, weight = (
+            xp.asarray(model.leaf_value),
+            xp.asarray(model.tree_weight, model.leaf_value.dtype),
+        )
         value, count = leaf_value * weight[:, None, None], xp.asarray(model.leaf_count)
         trees, splits = jax.tree.map(xp.asarray, model.trees), xp.asarray(is_split(model))
         if model.trees.feature.ndim == 3:
             k = model.n_outputs
             count = xp.broadcast_to(count, value.shape)
             value = xp.moveaxis(value, 2, 1)[..., None] * xp.eye(k, dtype=value.dtype)[None, :, None]
-            value, count = value.reshape(-1, *value.shape[2:]), xp.moveaxis(count, 2, 1).reshape(len(value) * k, -1)
+            value, count = (
+                value.reshape(-1, *value.shape[2:]),
+                xp.moveaxis(count, 2, 1).reshape(len(value) * k, -1),
+            )
             trees, splits = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), (trees, splits))
         else:
             count = count[..., 0]
@@ -91,10 +97,9 @@ class Forest:
         found = _sum_at(self.layout, self.symmetric, self.trees, is_open, chunks, held)
         return found.reshape(-1, found.shape[-1])[:n_rows]
 
-
     def _chunks(self, bins: Any) -> Integer[Any, "m f r"]:
         """Cut rows into pieces small enough, padded to few sizes."""
-        xp = jnp if is_traced(bins) else np
+        xp: Any = jnp if is_traced(bins) else np
         n_rows, n_features = bins.shape[1], bins.shape[0]
         held = n_features if self.symmetric else self.value.shape[1]  # numbers for each row
         size = min(bucket(n_rows), max(CELLS // held, 64))
@@ -163,7 +168,11 @@ def _key(
 
 
 def _follow(
-    layout: Layout, tree: Tree, is_open: Bool[Array, " s"], bins: Integer[Array, "f r"], start: Float[Array, " r"]
+    layout: Layout,
+    tree: Tree,
+    is_open: Bool[Array, " s"],
+    bins: Integer[Array, "f r"],
+    start: Float[Array, " r"],
 ) -> Float[Array, "leaves r"]:
     """Send what each row starts with to every leaf of a depthwise tree that it could reach."""
     right = _goes_right(layout, tree, bins)

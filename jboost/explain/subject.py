@@ -89,7 +89,8 @@ def read_weight(sample_weight: Any, n_rows: int) -> tuple[Float[np.ndarray, " n"
 
 def is_split(model: Ensemble) -> Any:
     """Say which slots hold a split: bool, of the shape of `model.trees.feature`."""
-    return model.trees.threshold < model.edges.n_codes
+    threshold = model.trees.threshold
+    return (threshold if is_traced(threshold) else np.asarray(threshold)) < model.edges.n_codes
 
 
 def rounds_with(model: Ensemble, features: Sequence[int]) -> Bool[np.ndarray, "t f"]:
@@ -99,8 +100,8 @@ def rounds_with(model: Ensemble, features: Sequence[int]) -> Bool[np.ndarray, "t
     return splits.any(axis=tuple(range(1, splits.ndim - 1)))
 
 
-def take_rounds(model: Ensemble, rounds: Bool[np.ndarray, " t"], base: bool) -> Ensemble:
-    """Keep some rounds, with or without the base score."""
+def take_rounds(model: Ensemble, rounds: Any, base: bool) -> Ensemble:
+    """Keep the rounds of a mask [t], with or without the base score."""
     names = ("trees", "leaf_value", "leaf_hessian", "leaf_count", "tree_weight")
     kept = {name: jax.tree.map(lambda a: np.asarray(a)[rounds], getattr(model, name)) for name in names}
     start = np.asarray(model.base)

@@ -68,7 +68,9 @@ def plot_dependence(
 
 def _chosen(dependence: Any, n_features: int, output: Any) -> tuple[Any, Any]:
     """Return the averages [g], [g k] or [g1 g2], and the curves [n g] or None."""
-    average, individual = (None if a is None else np.asarray(a) for a in (dependence.average, dependence.individual))
+    average, individual = (
+        None if a is None else np.asarray(a) for a in (dependence.average, dependence.individual)
+    )
     has_outputs = (average.ndim if average is not None else individual.ndim - 1) > n_features  # type: ignore[union-attr]
     if output is not None:
         n_outputs = (average if average is not None else individual).shape[-1] if has_outputs else 1  # type: ignore[union-attr]
@@ -80,7 +82,9 @@ def _chosen(dependence: Any, n_features: int, output: Any) -> tuple[Any, Any]:
     if has_outputs and (n_features == 2 or average is None):
         raise ValueError("output must say which of several outputs is drawn, got None")
     if average is None and n_features == 2:
-        raise ValueError("dependence must hold averages for a picture of two features: kind='average' or 'both'")
+        raise ValueError(
+            "dependence must hold averages for a picture of two features: kind='average' or 'both'"
+        )
     return average, None if has_outputs else individual
 
 
@@ -112,13 +116,22 @@ def _draw_averages(ax: Any, at: Any, average: Any, is_category: bool, labels: An
         names = list(labels)
         if len(names) != n_outputs:
             raise ValueError(f"labels must name {n_outputs} outputs, got {len(names)}")
-    colours = [RED if has_curves else BLUE] if n_outputs == 1 else pyplot().get_cmap("viridis")(
-        np.linspace(0.1, 0.85, n_outputs)
+    colours = (
+        [RED if has_curves else BLUE]
+        if n_outputs == 1
+        else pyplot().get_cmap("viridis")(np.linspace(0.1, 0.85, n_outputs))
     )
     width = 0.7 / n_outputs
     for k, (name, colour) in enumerate(zip(names, colours, strict=True)):
         if is_category and not has_curves:
-            ax.bar(at + (k - (n_outputs - 1) / 2) * width, columns[:, k], width, color=colour, alpha=0.85, label=name)
+            ax.bar(
+                at + (k - (n_outputs - 1) / 2) * width,
+                columns[:, k],
+                width,
+                color=colour,
+                alpha=0.85,
+                label=name,
+            )
         elif is_category:
             ax.plot(at, columns[:, k], "o", color=colour, markersize=7, label=name, zorder=3)
         else:
@@ -131,7 +144,11 @@ def _draw_averages(ax: Any, at: Any, average: Any, is_category: bool, labels: An
 
 
 def _draw_two(ax: Any, dependence: Any, average: Any) -> None:
-    kinds, (first, second), names = dependence.is_category, dependence.grid, list(map(_name, dependence.features))
+    kinds, (first, second), names = (
+        dependence.is_category,
+        dependence.grid,
+        list(map(_name, dependence.features)),
+    )
     if sum(kinds) == 1:  # a curve for each category
         table = average if kinds[1] else average.T
         numbers, categories = (first, second) if kinds[1] else (second, first)
@@ -151,9 +168,13 @@ def _draw_two(ax: Any, dependence: Any, average: Any) -> None:
         ax.set_yticks(range(len(second)), list(map(str, second)))
     else:
         if min(average.shape) < 2:
-            raise ValueError(f"dependence must have two points of each feature to be drawn, got {average.shape}")
+            raise ValueError(
+                f"dependence must have two points of each feature to be drawn, got {average.shape}"
+            )
         found = ax.contourf(first, second, average.T, levels=14, cmap="viridis")
-        ax.contour(first, second, average.T, levels=found.levels[::2], colors="white", linewidths=0.5, alpha=0.6)
+        ax.contour(
+            first, second, average.T, levels=found.levels[::2], colors="white", linewidths=0.5, alpha=0.6
+        )
         for deciles, side, grid in zip(dependence.deciles, "xy", (first, second), strict=True):
             if deciles is not None:
                 _rug(ax, deciles, side, (grid[0], grid[-1]))

@@ -94,7 +94,9 @@ def _of_sets(sets: Mapping[str, Any]) -> Panels:
     panels: Panels = {}
     for name, metrics in sets.items():
         if not isinstance(metrics, Mapping):
-            raise TypeError(f"history must be a dict of dicts, as evals_result_ is, got {type(metrics).__name__}")
+            raise TypeError(
+                f"history must be a dict of dicts, as evals_result_ is, got {type(metrics).__name__}"
+            )
         for metric, curve in metrics.items():
             panels.setdefault(metric, {})[name] = np.asarray(curve, float)
     return panels

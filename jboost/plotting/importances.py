@@ -58,9 +58,16 @@ def plot_importance(importance: Any, *, top: int = 20, labels: Any = None, ax: A
         ax.barh(rows, value[order], color=BLUE, alpha=0.85, height=0.7)
     else:
         _stack(ax, rows, value[order], labels)
-    if importance.repeats is not None:
-        repeats = np.asarray(importance.repeats)[order]
-        ax.plot(repeats, np.broadcast_to(rows[:, None], repeats.shape), ".", color="0.2", markersize=3.5, alpha=0.6)
+    if importance.repeats.size:
+        repeats = importance.repeats[order]
+        ax.plot(
+            repeats,
+            np.broadcast_to(rows[:, None], repeats.shape),
+            ".",
+            color="0.2",
+            markersize=3.5,
+            alpha=0.6,
+        )
     ax.set_yticks(rows, [_name(importance.features[j]) for j in order])
     ax.set(xlabel=importance.kind.replace("_", " "), ylim=(len(order) - 0.4, -0.6))
     tidy(ax)

@@ -69,13 +69,18 @@ def read_tree(model: Any, number: Any, output: Any = None) -> Node:
     """
     model = _model_of(model)
     round_ = _index(number, model.n_trees, "number", "rounds")
-    tree = {name: np.asarray(getattr(model.trees, name))[round_] for name in ("feature", "threshold", "missing_right", "gain")}
+    tree = {
+        name: np.asarray(getattr(model.trees, name))[round_]
+        for name in ("feature", "threshold", "missing_right", "gain")
+    }
     sets = None if model.trees.categories_right is None else np.asarray(model.trees.categories_right)[round_]
     value = np.asarray(model.leaf_value)[round_] * np.asarray(model.tree_weight)[round_]
     hessian = np.asarray(model.leaf_hessian)[round_]
     if model.trees.feature.ndim == 3:
         if output is None:
-            raise ValueError(f"output must say which of {model.n_outputs} trees of a round is meant, got None")
+            raise ValueError(
+                f"output must say which of {model.n_outputs} trees of a round is meant, got None"
+            )
         k = _index(output, model.n_outputs, "output", "outputs")
         tree, sets = {name: array[k] for name, array in tree.items()}, None if sets is None else sets[k]
         value, hessian = value[:, k : k + 1], hessian[:, k : k + 1]

@@ -81,8 +81,15 @@ def to_graphviz(model: Any, number: int, *, output: int | None = None) -> str:
     >>> jboost.plotting.to_graphviz(model, 0).splitlines()[0]
     'digraph tree {'
     """
-    lines = ["digraph tree {", '  node [shape=box, style="rounded,filled", fillcolor=white, fontname=Helvetica];']
-    lines += ["  edge [fontname=Helvetica, fontsize=10];", *_statements(read_tree(model, number, output), [0]), "}"]
+    lines = [
+        "digraph tree {",
+        '  node [shape=box, style="rounded,filled", fillcolor=white, fontname=Helvetica];',
+    ]
+    lines += [
+        "  edge [fontname=Helvetica, fontsize=10];",
+        *_statements(read_tree(model, number, output), [0]),
+        "}",
+    ]
     return "\n".join(lines)
 
 

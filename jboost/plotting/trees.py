@@ -14,7 +14,9 @@ FIGURE_SPACE = "\u2007"  # as wide as a digit
 THICKEST = 7.0  # points: the branch of all rows
 
 
-def plot_tree(model: Any, number: int, *, output: int | None = None, max_depth: int | None = None, ax: Any = None) -> Any:
+def plot_tree(
+    model: Any, number: int, *, output: int | None = None, max_depth: int | None = None, ax: Any = None
+) -> Any:
     """Draw a tree, from the root on the left to the leaves on the right.
 
     Parameters
@@ -58,7 +60,9 @@ def plot_tree(model: Any, number: int, *, output: int | None = None, max_depth: 
     places = _places(root, depth)
     n_rows = 1 + max(y for _, _, y in places)
     ax = axes_or_new(ax, (LEVEL * (depth + 0.9), max(LEAF * (n_rows + 0.6), 1.2)))
-    largest = max((np.abs(node.value).max() for node, _, _ in places if node.value.size == 1), default=0.0) or 1.0
+    largest = (
+        max((np.abs(node.value).max() for node, _, _ in places if node.value.size == 1), default=0.0) or 1.0
+    )
     for node, x, y in places:
         _draw_box(ax, node, x, y, x == depth, largest)
     _draw_branches(ax, root, places, depth)
@@ -86,10 +90,25 @@ def _places(root: Node, depth: int) -> list[tuple[Node, int, float]]:
 
 
 def _draw_box(ax: Any, node: Node, x: float, y: float, is_last: bool, largest: float) -> None:
-    box = {"boxstyle": "round,pad=0.35,rounding_size=0.25", "linewidth": 0.8, "edgecolor": PALE, "facecolor": "white"}
+    box = {
+        "boxstyle": "round,pad=0.35,rounding_size=0.25",
+        "linewidth": 0.8,
+        "edgecolor": PALE,
+        "facecolor": "white",
+    }
     if node.children and is_last:
         text = f"{node.n_leaves} leaves\ncover {number_text(node.cover)}"
-        ax.text(x, y, text, ha="center", va="center", fontsize=7, color=INK, bbox=box | {"linestyle": "--"}, zorder=3)
+        ax.text(
+            x,
+            y,
+            text,
+            ha="center",
+            va="center",
+            fontsize=7,
+            color=INK,
+            bbox=box | {"linestyle": "--"},
+            zorder=3,
+        )
         return
     if node.children:
         ax.text(x, y, f"{node.question}\n", ha="center", va="center", fontsize=9, color=INK, bbox=box, zorder=3,
@@ -125,7 +144,9 @@ def _draw_branches(ax: Any, root: Node, places: list[tuple[Node, int, float]], d
             share = child.cover / root.cover if root.cover > 0 else 0.0  # NaN is not above 0
             curve = Path([(x, y), (x + 0.55, y), (x1 - 0.6, y1), (x1, y1)], [Path.MOVETO] + [Path.CURVE4] * 3)
             width = 0.8 + (THICKEST - 0.8) * share
-            ax.add_patch(PathPatch(curve, fill=False, edgecolor="0.82", linewidth=width, capstyle="round", zorder=1))
+            ax.add_patch(
+                PathPatch(curve, fill=False, edgecolor="0.82", linewidth=width, capstyle="round", zorder=1)
+            )
             label = ("yes", "no")[is_right] + (" · missing" if node.missing_right == bool(is_right) else "")
             half = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.75}
             ax.text(x + 0.52 * (x1 - x), (y + y1) / 2, label, ha="center", va="center", fontsize=7, color="0.4",
