@@ -191,8 +191,7 @@ def test_named_columns_categories_and_bins():
     rows = problem("mixed")
     names = ["a", "b", "c", "kind", "place"]
     frame = pd.DataFrame(rows.X, columns=names)
-    kinds = np.array(["x", "y", "z"], object)[np.nan_to_num(rows.X[:, 3]).astype(int)]
-    frame["kind"] = pd.Categorical(np.where(np.isnan(rows.X[:, 3]), None, kinds))
+    frame["kind"] = pd.Categorical([{0.0: "x", 1.0: "y", 2.0: "z"}.get(value) for value in rows.X[:, 3]])
     estimator = jboost.JBoostRegressor(n_estimators=4, max_depth=2).fit(frame, rows.targets["real"])
     found = explain.partial_dependence(
         estimator, frame[names[::-1]], ["kind", "a"], grid=[["z", "x"], [0.0, 1.0]]
