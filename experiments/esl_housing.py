@@ -3,9 +3,9 @@
     python experiments/esl_housing.py FOLDER [--rounds N] [--markdown FILE] [--plot FILE]
 
 The example of The Elements of Statistical Learning, section 10.14.1: median house values of 20,640 blocks in
-California, in 100,000 dollars; 80 % to train on; Huber loss, learning rate 0.1, 800 rounds, trees of 8 leaves (6 there). FOLDER
-holds the loader `suite.py`. The same features as in the book are made of the columns there, and partial dependence is
-that of figures 10.15 and 10.16.
+California, in 100,000 dollars; 80 % to train on; Huber loss, learning rate 0.1, 800 rounds, trees of 8 leaves (6
+there). FOLDER holds the loader `suite.py`. The same features as in the book are made of the columns there, and partial
+dependence is that of figures 10.15 and 10.16.
 """
 
 from __future__ import annotations

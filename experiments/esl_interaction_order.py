@@ -2,8 +2,8 @@
 
     python experiments/esl_interaction_order.py [--draws N] [--rounds N] [--markdown FILE] [--plot FILE]
 
-The simulation of The Elements of Statistical Learning, section 10.11 and figure 10.9: ten normal features, 2,000 rows to
-train on and 10,000 to test. In its problem (10.2), Y = 1 if the sum of the squares exceeds 9.34, the log odds are a
+The simulation of The Elements of Statistical Learning, section 10.11 and figure 10.9: ten normal features, 2,000 rows
+to train on and 10,000 to test. In its problem (10.2), Y = 1 if the sum of the squares exceeds 9.34, the log odds are a
 function of a sum of functions of one feature each. Beside it one of pairs: Y = 1 if x1 x2 + x3 x4 + x5 x6 > 0. Binomial
 deviance, learning rate 0.2. All draws of a case are fitted in one vmapped program.
 """

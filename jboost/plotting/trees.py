@@ -11,6 +11,7 @@ from jboost.plotting.nodes import Node, number_text, read_tree, value_text
 
 LEVEL, LEAF = 2.5, 0.44  # inches between levels and between leaves
 FIGURE_SPACE = "\u2007"  # as wide as a digit
+BOLD_PER_SMALL = 0.7  # spaces in bold type that are as wide as a character of the line below
 THICKEST = 7.0  # points: the branch of all rows
 
 
@@ -96,32 +97,33 @@ def _draw_box(ax: Any, node: Node, x: float, y: float, is_last: bool, largest: f
         "edgecolor": PALE,
         "facecolor": "white",
     }
+    cover = f"cover {number_text(node.cover)}"
     if node.children and is_last:
-        text = f"{node.n_leaves} leaves\ncover {number_text(node.cover)}"
-        ax.text(
-            x,
-            y,
-            text,
-            ha="center",
-            va="center",
-            fontsize=7,
-            color=INK,
-            bbox=box | {"linestyle": "--"},
-            zorder=3,
-        )
+        _write(ax, x, y, f"{node.n_leaves} leaves\n{cover}", 7, bbox=box | {"linestyle": "--"})
         return
     if node.children:
-        ax.text(x, y, f"{node.question}\n", ha="center", va="center", fontsize=9, color=INK, bbox=box, zorder=3,
-                fontweight="bold", linespacing=1.15)  # fmt: skip
-        facts = f"\ngain {number_text(node.gain)}   cover {number_text(node.cover)}"
-        ax.text(x, y, facts, ha="center", va="center", fontsize=7, color="0.4", zorder=4, linespacing=1.6)
+        facts = f"gain {number_text(node.gain)}   {cover}"
+        question = _widened(node.question or "", BOLD_PER_SMALL * len(facts))
+        _write(ax, x, y, f"{question}\n", 9, bbox=box, fontweight="bold", linespacing=1.15)
+        _write(ax, x, y, f"\n{facts}", 7, color="0.4", linespacing=1.6)
         return
     share = node.value[0] / largest if node.value.size == 1 else 0.0
     box |= {"facecolor": _colour(float(share)), "edgecolor": "white"}
-    cover = f"cover {number_text(node.cover)}"
-    value = value_text(node.value).center(len(cover) - 1, FIGURE_SPACE)  # the box is as wide as either line
-    ax.text(x, y, f"{value}\n", ha="center", va="center", fontsize=9, color=INK, bbox=box, zorder=3)
-    ax.text(x, y, f"\n{cover}", ha="center", va="center", fontsize=7, color="0.35", zorder=4)
+    value = _widened(value_text(node.value), len(cover) - 1)
+    _write(ax, x, y, f"{value}\n", 9, bbox=box)
+    _write(ax, x, y, f"\n{cover}", 7, color="0.35")
+
+
+def _widened(text: str, length: float) -> str:
+    """Put spaces on both sides, so that the box is as wide as the line below."""
+    spaces = FIGURE_SPACE * max(0, round((length - len(text)) / 2))
+    return f"{spaces}{text}{spaces}"
+
+
+def _write(ax: Any, x: float, y: float, text: str, size: float, **options: Any) -> None:
+    ax.text(
+        x, y, text, **{"ha": "center", "va": "center", "fontsize": size, "color": INK, "zorder": 3} | options
+    )
 
 
 def _colour(share: float) -> tuple[float, float, float]:
