@@ -351,7 +351,7 @@ def test_permutations_of_rows_make_a_metric_worse():
 
 
 def test_permutation_importance_of_a_classifier_is_scikit_learns(binary_data):
-    X, y = binary_data.X, np.where(binary_data.y > 0, "yes", "no")
+    X, y = binary_data.X[:, :5], np.where(binary_data.y > 0, "yes", "no")
     estimator = jboost.JBoostClassifier(n_estimators=10, max_depth=2).fit(X, y)
     peer = inspection.permutation_importance(estimator, X, y, scoring="roc_auc", n_repeats=8, random_state=0)
     on_host = jboost.Metric(
@@ -424,6 +424,17 @@ def test_components_add_up_and_have_no_means(policy, kind):
                     np.testing.assert_allclose(
                         np.average(each[mine, c], axis=0, weights=rows.weight[mine]), 0, atol=1e-6
                     )
+
+
+def test_in_float64_nothing_is_rounded_away(x64):
+    rows = problem("mixed")
+    model, _ = jboost.fit(losses.squared_error, rows.data, rows.targets["real"], spec=SMALL, hyper=HYPER)
+    parts = explain.components(model, rows.X)
+    total = parts.intercept + parts.contributions(rows.X).sum(axis=1)
+    np.testing.assert_allclose(total, jboost.predict(model, rows.X), rtol=1e-12, atol=1e-13)
+    found = explain.partial_dependence(model, rows.X, 0, grid=5, kind="both")
+    plain = explain.partial_dependence(model, rows.X, 0, grid=5)
+    np.testing.assert_allclose(plain.average, found.individual.mean(axis=0), rtol=1e-12, atol=1e-13)
 
 
 def test_components_of_stumps_are_their_dependence():

@@ -208,7 +208,7 @@ def _table(model: Ensemble, is_mine: np.ndarray, path: Path) -> Table:
     mask = np.zeros(forest.value.shape[:2], forest.value.dtype)
     mask[: len(is_mine)] = is_mine
     found = forest.sum_at(np.zeros_like(forest.is_split), points, mask)
-    return np.asarray(found, np.float64).reshape(*shape, -1)
+    return np.array(found, np.float64).reshape(*shape, -1)
 
 
 def _n_codes(model: Ensemble, feature: int) -> int:

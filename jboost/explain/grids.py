@@ -38,10 +38,10 @@ def make_axis(
     column = read_column(edges, X, feature)
     if isinstance(column, Factor):
         return _axis_of_categories(edges, feature, column, counted, label)
-    column = column[counted]
-    values = _spaced(column[~np.isnan(column)].astype(np.float64), int(wanted), percentiles, label)
-    known = column[~np.isnan(column)]
-    deciles = np.quantile(known.astype(np.float64), np.arange(1, 10) / 10)
+    known = column[counted].astype(np.float64)
+    known = known[~np.isnan(known)]
+    values = _spaced(known, int(wanted), percentiles, label)
+    deciles = np.quantile(known, np.arange(1, 10) / 10, method="nearest")
     return Axis(values, _codes_of(edges, feature, values, label), False, deciles)
 
 
@@ -112,6 +112,10 @@ def _codes_of(edges: BinEdges, feature: int, values: np.ndarray, label: Any) -> 
         raise TypeError(f"grid must hold numbers for feature {label!r}, got dtype {values.dtype}")
     if np.isnan(values).any():
         raise ValueError(f"grid must hold no missing value, got NaN for feature {label!r}")
+    if edges.features.missing is not None and (values == edges.features.missing).any():
+        raise ValueError(
+            f"grid must hold no missing value, got {edges.features.missing} for feature {label!r}, which stands for one"
+        )
     exact = edges.exact[feature]
     return (np.searchsorted(exact[np.isfinite(exact)], values.astype(np.float64), "left") + 1).astype(
         edges.code_dtype
@@ -127,7 +131,8 @@ def _spaced(column: np.ndarray, n_points: int, percentiles: tuple[float, float],
         return distinct
     from scipy.stats.mstats import mquantiles
 
-    low, high = np.asarray(mquantiles(column, prob=percentiles))  # as scikit-learn takes them
+    with np.errstate(invalid="ignore"):  # of infinities
+        low, high = np.asarray(mquantiles(column, prob=percentiles))  # as scikit-learn takes them
     if not np.isfinite([low, high]).all() or low == high:
         inside = distinct[np.isfinite(distinct)]
         return inside[np.unique(np.linspace(0, inside.size - 1, n_points).astype(int))]

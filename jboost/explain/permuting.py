@@ -106,11 +106,9 @@ def permutation_importance(
     bins, target = bins[:, counted], jax.tree.map(lambda a: as_array(np.asarray(a)[counted]), target)
     judge = _Judge.of(subject, metric, target, weight)
     orders = permutations(as_key(key), len(groups), int(n_repeats), len(weight))
-    whole = judge(np.asarray(score_bins(subject.model, bins))[None])[0]
-    worse = np.stack(
-        [_worse(subject, bins, group, order, judge) for group, order in zip(groups, orders, strict=True)]
-    )
-    repeats = (whole - worse) if judge.metric.maximize else (worse - whole)
+    risks = [_risks(subject, bins, *one, judge) for one in zip(groups, orders, strict=True)]
+    rise = np.stack([risk[1:] - risk[0] for risk in risks])
+    repeats = -rise if judge.metric.maximize else rise
     names = tuple(name_of_group(subject.names(), group) for group in groups)
     return Importance(repeats.mean(axis=1), names, f"permutation, {judge.name}", repeats)
 
@@ -187,14 +185,15 @@ def _judged(metric: Metric, score: Array, target: Any, weight: Array) -> Float[A
     return jax.lax.map(lambda one: jnp.reshape(metric(one, target, weight), ()), score)
 
 
-def _worse(
+def _risks(
     subject: Subject, bins: np.ndarray, group: tuple[int, ...], order: Int[np.ndarray, "r n"], judge: _Judge
-) -> Float[np.ndarray, " r"]:
-    """Return the metric after each permutation of the features."""
+) -> Float[np.ndarray, " r_and_1"]:
+    """Return the metric as the rows are, and after each permutation of the features."""
     model, n_rows = subject.model, bins.shape[1]
     used = rounds_with(model, group).any(axis=1)
     rest = np.asarray(score_bins(take_rounds(model, ~used, base=True), bins))
     mine = take_rounds(model, used, base=False)
+    order = np.vstack([np.arange(n_rows), order])
     step = max(1, CELLS_AT_ONCE // bins.size)
     found = []
     for first in range(0, len(order), step):

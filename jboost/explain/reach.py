@@ -25,6 +25,7 @@ from jboost._split import routing_table
 from jboost._tree import Tree, category_words, tree_depth
 from jboost.explain.subject import is_split
 
+FEW_TREES = 8
 CELLS = 2**18  # numbers of all rows that are held at once: what stays in a processor's cache
 
 
@@ -109,7 +110,7 @@ class Forest:
 
 
 def _few_sizes(n: int) -> int:
-    return bucket(n) if n > 64 else 1 << max(n - 1, 0).bit_length()
+    return bucket(n) if n > FEW_TREES else FEW_TREES  # as a program costs more to compile than some trees to pass
 
 
 def _padded(weight: np.ndarray, chunks: Any) -> np.ndarray:

@@ -166,7 +166,7 @@ def _membership(name: str, values: Any, goes_right: np.ndarray) -> str:
 
 def value_text(value: Float[np.ndarray, " k"]) -> str:
     """Write what a leaf adds: the first three of several numbers."""
-    shown = ", ".join(f"{one:.3g}" for one in value[:3])
+    shown = ", ".join(f"{one + 0.0:.3g}" for one in value[:3])
     return f"{shown}, …" if len(value) > 3 else shown
 
 
