@@ -156,9 +156,7 @@ def components(model: Any, X: Any, *, sample_weight: Any = None) -> Components:
     intercept = np.asarray(subject.model.base, np.float64) + tables.pop((), 0.0)
     masses = {path: _mass(subject.model, bins, weight, path) for path in tables}
     intercept = intercept + _purify(tables, masses, subject.model)
-    variance = [
-        _mean(np.square(table), _mass(subject.model, bins, weight, path)) for path, table in tables.items()
-    ]
+    variance = [_mean(np.square(table), masses[path]) for path, table in tables.items()]
     variance = np.stack(variance) if variance else np.zeros((0, subject.model.n_outputs))
     found = tuple(tables.values())
     if subject.model.scalar_output:

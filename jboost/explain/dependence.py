@@ -170,10 +170,10 @@ def partial_dependence(
     average, individual = task.run(kind, method)
     shape, place = tuple(len(axis.values) for axis in axes), place.ravel()
     if average is not None:
-        average = _centred(average[place], centre, 0, 1)
+        average = _centred(average[place], centre, 0)
         average = average.reshape(*shape, *average.shape[1:])
     if individual is not None:
-        individual = _centred(individual[:, place], centre, 1, 2)
+        individual = _centred(individual[:, place], centre, 1)
         individual = individual.reshape(individual.shape[0], *shape, *individual.shape[2:])
     return PartialDependence(
         tuple(subject.names()[j] for j in chosen),
@@ -205,7 +205,7 @@ def _check_choices(
         raise ValueError("method must be 'brute' for a model that does not know its covers, got 'recursion'")
 
 
-def _centred(values: Any, centre: Centre, axis: int, end: int) -> Any:
+def _centred(values: Any, centre: Centre, axis: int) -> Any:
     """Take off the mean along the points of the grid, or the value at the first."""
     if centre == "none":
         return values

@@ -192,6 +192,8 @@ def _risks(
     model, n_rows = subject.model, bins.shape[1]
     used = rounds_with(model, group).any(axis=1)
     rest = np.asarray(score_bins(take_rounds(model, ~used, base=True), bins))
+    if not used.any():
+        return judge(np.repeat(rest[None], 1 + len(order), axis=0))
     mine = take_rounds(model, used, base=False)
     order = np.vstack([np.arange(n_rows), order])
     step = max(1, CELLS_AT_ONCE // bins.size)

@@ -41,6 +41,12 @@ class Forest:
         What each leaf adds to the scores.
     count : float [t leaves]
         Weight of the training rows in each leaf.
+    is_split : bool [t s]
+        Which slots hold a split.
+    layout : Layout
+        What is known of the columns.
+    symmetric : bool
+        Whether the nodes of a level share one split.
     """
 
     trees: Tree
@@ -54,21 +60,15 @@ class Forest:
     def of(cls, model: Ensemble) -> Forest:
         """Line the trees of a model up; those of a traced one as they are, others padded to few sizes."""
         xp: Any = jnp if is_traced(model) else np
-        leaf_value, weight = (
-            xp.asarray(model.leaf_value),
-            xp.asarray(model.tree_weight, model.leaf_value.dtype),
-        )
-        value, count = leaf_value * weight[:, None, None], xp.asarray(model.leaf_count)
+        weight = xp.asarray(model.tree_weight, model.leaf_value.dtype)[:, None, None]
+        value, count = xp.asarray(model.leaf_value) * weight, xp.asarray(model.leaf_count)
         trees, splits = jax.tree.map(xp.asarray, model.trees), xp.asarray(is_split(model))
         if model.trees.feature.ndim == 3:
             k = model.n_outputs
             count = xp.broadcast_to(count, value.shape)
             value = xp.moveaxis(value, 2, 1)[..., None] * xp.eye(k, dtype=value.dtype)[None, :, None]
-            value, count = (
-                value.reshape(-1, *value.shape[2:]),
-                xp.moveaxis(count, 2, 1).reshape(len(value) * k, -1),
-            )
-            trees, splits = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), (trees, splits))
+            parts = trees, splits, value, xp.moveaxis(count, 2, 1)
+            trees, splits, value, count = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), parts)
         else:
             count = count[..., 0]
         if not is_traced(model):
@@ -81,11 +81,12 @@ class Forest:
         chosen = self.trees.feature[..., None] == np.asarray(features, np.int32)[None, None]
         return chosen.any(axis=-1) & self.is_split
 
-    def weigh_rows(self, is_open: Any, bins: Any, weight: Any) -> Float[Any, "t leaves"]:
+    def weigh_rows(self, is_open: Any, bins: Any, weight: Float[np.ndarray, " n"]) -> Float[Any, "t leaves"]:
         """Sum the weights of the rows that could reach each leaf, were the open splits open both ways."""
-        chunks = self._chunks(bins)
-        weight = _padded(np.asarray(weight, self.value.dtype), chunks).reshape(chunks.shape[0], -1)
-        return _weigh_rows(self.layout, self.symmetric, self.trees, is_open, chunks, weight)
+        chunks, largest = self._chunks(bins), weight.max()
+        unit = pad_axis(weight / largest, chunks.shape[0] * chunks.shape[2]).astype(self.value.dtype)
+        arrays = self.trees, is_open, chunks, unit.reshape(chunks.shape[0], -1), largest.astype(unit.dtype)
+        return _weigh_rows(self.layout, self.symmetric, *arrays)
 
     def weigh_by_cover(self, is_open: Any) -> Float[Any, "t leaves"]:
         """Return the share of the training rows that each split sends each way, multiplied along the paths."""
@@ -110,11 +111,9 @@ class Forest:
 
 
 def _few_sizes(n: int) -> int:
-    return bucket(n) if n > FEW_TREES else FEW_TREES  # as a program costs more to compile than some trees to pass
-
-
-def _padded(weight: np.ndarray, chunks: Any) -> np.ndarray:
-    return pad_axis(weight, chunks.shape[0] * chunks.shape[2])
+    return (
+        bucket(n) if n > FEW_TREES else FEW_TREES
+    )  # as a program costs more to compile than some trees to pass
 
 
 # ---------------------------------------------------------------- programs
@@ -197,8 +196,10 @@ def _goes_right(layout: Layout, tree: Tree, bins: Integer[Array, "f r"]) -> Bool
 
 @program(static_argnums=(0, 1))
 def _weigh_rows(
-    layout: Layout, symmetric: bool, trees: Tree, is_open: Array, chunks: Array, weight: Array
+    layout: Layout, symmetric: bool, trees: Tree, is_open: Array, chunks: Array, weight: Array, unit: Array
 ) -> Float[Array, "t leaves"]:
+    """Sum weights in units of the largest: those of equal rows are counts, which floats hold exactly."""
+
     def add(total: Array, chunk: tuple[Array, Array]) -> tuple[Array, None]:
         bins, start = chunk
 
@@ -209,7 +210,7 @@ def _weigh_rows(
 
     n_leaves = 2 ** tree_depth(trees, symmetric)
     start = jnp.zeros((is_open.shape[0], n_leaves), weight.dtype)
-    return jax.lax.scan(add, start, (chunks, weight))[0]
+    return jax.lax.scan(add, start, (chunks, weight))[0] * unit
 
 
 @program(static_argnums=(0, 1))

@@ -42,7 +42,10 @@ def respond(response: Any, model: Ensemble, score: Float[Any, "n k"]) -> Any:
         raise ValueError(
             f"response must return an array with {score.shape[0]} rows, as the scores have, got shape {np.shape(found)}"
         )
-    return jnp.asarray(found) if is_traced(found) else np.asarray(found)
+    found = jnp.asarray(found) if is_traced(found) else np.asarray(found)
+    return (
+        found if jnp.issubdtype(found.dtype, jnp.floating) else found.astype(score.dtype)
+    )  # a share of the rows
 
 
 @program(static_argnums=0)

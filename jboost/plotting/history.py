@@ -73,7 +73,7 @@ def _panels(history: Any) -> tuple[Panels, int | None]:
     if isinstance(history, Mapping):
         return _of_sets(history), None
     own = getattr(history, "history_", history)
-    if getattr(own, "train_loss", None) is None:
+    if getattr(own, "train_loss", None) is None or getattr(own, "valid_metric", None) is None:
         raise TypeError(
             f"history must be a jboost.History, a fitted estimator or its evals_result_, got {type(history).__name__}"
         )
