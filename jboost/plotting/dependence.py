@@ -177,18 +177,18 @@ def _draw_two(ax: Any, dependence: Any, average: Any) -> None:
         )
         for deciles, side, grid in zip(dependence.deciles, "xy", (first, second), strict=True):
             if deciles is not None:
-                _rug(ax, deciles, side, (grid[0], grid[-1]))
+                _rug(ax, deciles, side, (grid[0], grid[-1]), "white")
     ax.figure.colorbar(found, ax=ax, label=_label(dependence))
     ax.set(xlabel=names[0], ylabel=names[1])
 
 
-def _rug(ax: Any, deciles: np.ndarray, side: str, limits: tuple[float, float]) -> None:
+def _rug(ax: Any, deciles: np.ndarray, side: str, limits: tuple[float, float], colour: str = "0.25") -> None:
     """Mark where the rows lie."""
     inside = deciles[(deciles >= limits[0]) & (deciles <= limits[1])]
     if side == "x":
-        ax.vlines(inside, 0, 0.035, transform=ax.get_xaxis_transform(), color="0.25", linewidth=0.9, zorder=4)
+        ax.vlines(inside, 0, 0.035, transform=ax.get_xaxis_transform(), color=colour, linewidth=0.9, zorder=4)
     else:
-        ax.hlines(inside, 0, 0.025, transform=ax.get_yaxis_transform(), color="0.25", linewidth=0.9, zorder=4)
+        ax.hlines(inside, 0, 0.025, transform=ax.get_yaxis_transform(), color=colour, linewidth=0.9, zorder=4)
 
 
 def _label(dependence: Any) -> str:

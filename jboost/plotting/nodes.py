@@ -172,4 +172,6 @@ def value_text(value: Float[np.ndarray, " k"]) -> str:
 
 def number_text(value: float) -> str:
     """Write a gain or a cover."""
+    if np.isnan(value):
+        return "unknown"
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.2e}"

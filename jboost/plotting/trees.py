@@ -60,16 +60,24 @@ def plot_tree(
     depth = root.depth if max_depth is None else min(root.depth, int(max_depth))
     places = _places(root, depth)
     n_rows = 1 + max(y for _, _, y in places)
-    ax = axes_or_new(ax, (LEVEL * (depth + 0.9), max(LEAF * (n_rows + 0.6), 1.2)))
+    size = LEVEL * (depth + 0.9), max(LEAF * (n_rows + 0.6), 1.2)
+    scale = 1.0 if ax is None else _scale(ax, size)
+    ax = axes_or_new(ax, size)
     largest = (
         max((np.abs(node.value).max() for node, _, _ in places if node.value.size == 1), default=0.0) or 1.0
     )
     for node, x, y in places:
-        _draw_box(ax, node, x, y, x == depth, largest)
-    _draw_branches(ax, root, places, depth)
+        _draw_box(ax, node, x, y, x == depth, largest, scale)
+    _draw_branches(ax, root, places, depth, scale)
     ax.set(xlim=(-0.42, depth + 0.42), ylim=(n_rows - 0.4, -0.6))
     ax.axis("off")
     return ax
+
+
+def _scale(ax: Any, size: tuple[float, float]) -> float:
+    """Return how much smaller the letters must be on given axes than on new ones."""
+    box = ax.get_window_extent()
+    return min(1.0, box.width / ax.figure.dpi / size[0], box.height / ax.figure.dpi / size[1])
 
 
 def _places(root: Node, depth: int) -> list[tuple[Node, int, float]]:
@@ -90,7 +98,7 @@ def _places(root: Node, depth: int) -> list[tuple[Node, int, float]]:
     return found
 
 
-def _draw_box(ax: Any, node: Node, x: float, y: float, is_last: bool, largest: float) -> None:
+def _draw_box(ax: Any, node: Node, x: float, y: float, is_last: bool, largest: float, scale: float) -> None:
     box = {
         "boxstyle": "round,pad=0.35,rounding_size=0.25",
         "linewidth": 0.8,
@@ -99,19 +107,19 @@ def _draw_box(ax: Any, node: Node, x: float, y: float, is_last: bool, largest: f
     }
     cover = f"cover {number_text(node.cover)}"
     if node.children and is_last:
-        _write(ax, x, y, f"{node.n_leaves} leaves\n{cover}", 7, bbox=box | {"linestyle": "--"})
+        _write(ax, x, y, f"{node.n_leaves} leaves\n{cover}", 7 * scale, bbox=box | {"linestyle": "--"})
         return
     if node.children:
         facts = f"gain {number_text(node.gain)}   {cover}"
         question = _widened(node.question or "", BOLD_PER_SMALL * len(facts))
-        _write(ax, x, y, f"{question}\n", 9, bbox=box, fontweight="bold", linespacing=1.15)
-        _write(ax, x, y, f"\n{facts}", 7, color="0.4", linespacing=1.6)
+        _write(ax, x, y, f"{question}\n", 9 * scale, bbox=box, fontweight="bold", linespacing=1.15)
+        _write(ax, x, y, f"\n{facts}", 7 * scale, color="0.4", linespacing=1.6)
         return
     share = node.value[0] / largest if node.value.size == 1 else 0.0
     box |= {"facecolor": _colour(float(share)), "edgecolor": "white"}
     value = _widened(value_text(node.value), len(cover) - 1)
-    _write(ax, x, y, f"{value}\n", 9, bbox=box)
-    _write(ax, x, y, f"\n{cover}", 7, color="0.35")
+    _write(ax, x, y, f"{value}\n", 9 * scale, bbox=box)
+    _write(ax, x, y, f"\n{cover}", 7 * scale, color="0.35")
 
 
 def _widened(text: str, length: float) -> str:
@@ -133,7 +141,9 @@ def _colour(share: float) -> tuple[float, float, float]:
     return float(red), float(green), float(blue)
 
 
-def _draw_branches(ax: Any, root: Node, places: list[tuple[Node, int, float]], depth: int) -> None:
+def _draw_branches(
+    ax: Any, root: Node, places: list[tuple[Node, int, float]], depth: int, scale: float
+) -> None:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -145,11 +155,10 @@ def _draw_branches(ax: Any, root: Node, places: list[tuple[Node, int, float]], d
             x1, y1 = place[id(child)]
             share = child.cover / root.cover if root.cover > 0 else 0.0  # NaN is not above 0
             curve = Path([(x, y), (x + 0.55, y), (x1 - 0.6, y1), (x1, y1)], [Path.MOVETO] + [Path.CURVE4] * 3)
-            width = 0.8 + (THICKEST - 0.8) * share
+            width = scale * (0.8 + (THICKEST - 0.8) * share)
             ax.add_patch(
                 PathPatch(curve, fill=False, edgecolor="0.82", linewidth=width, capstyle="round", zorder=1)
             )
             label = ("yes", "no")[is_right] + (" · missing" if node.missing_right == bool(is_right) else "")
             half = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.75}
-            ax.text(x + 0.52 * (x1 - x), (y + y1) / 2, label, ha="center", va="center", fontsize=7, color="0.4",
-                    bbox=half, zorder=2)  # fmt: skip
+            _write(ax, x + 0.52 * (x1 - x), (y + y1) / 2, label, 7 * scale, color="0.4", bbox=half, zorder=2)
