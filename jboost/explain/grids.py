@@ -30,19 +30,35 @@ def make_axis(
     label, is_category = subject.names()[feature], edges.features.categories[feature] is not None
     if not isinstance(wanted, int | np.integer):
         values = _given_values(wanted, label)
-        return Axis(values, _codes_of(edges, feature, values, label), is_category, None)
+        deciles = None
+        if not is_category and not is_traced(X, bins, edges):
+            deciles = _deciles(edges, X, bins, counted, feature)
+        return Axis(values, _codes_of(edges, feature, values, label), is_category, deciles)
     if is_traced(X, bins, edges):
         raise TypeError("grid must hold values where X or the model is traced, got the number of them")
     if isinstance(X, Binned):
-        return _axis_of_bins(edges, feature, np.asarray(bins[feature])[counted], int(wanted), is_category)
+        codes = np.asarray(bins[feature])[counted]
+        deciles = None if is_category else _deciles(edges, X, bins, counted, feature)
+        return _axis_of_bins(edges, feature, codes, int(wanted), is_category)._replace(deciles=deciles)
     column = read_column(edges, X, feature)
     if isinstance(column, Factor):
         return _axis_of_categories(edges, feature, column, counted, label)
     known = column[counted].astype(np.float64)
-    known = known[~np.isnan(known)]
-    values = _spaced(known, int(wanted), percentiles, label)
-    deciles = np.quantile(known, np.arange(1, 10) / 10, method="nearest")
+    values = _spaced(known[~np.isnan(known)], int(wanted), percentiles, label)
+    deciles = _deciles(edges, X, bins, counted, feature)
     return Axis(values, _codes_of(edges, feature, values, label), False, deciles)
+
+
+def _deciles(edges: BinEdges, X: Any, bins: Any, counted: Any, feature: int) -> np.ndarray | None:
+    """Say where the rows lie; None if the feature is missing in all."""
+    if isinstance(X, Binned):
+        codes = np.asarray(bins[feature])[counted]
+        known = inside_bins(edges, feature)[codes[codes > 0].astype(int) - 1]
+    else:
+        column = read_column(edges, X, feature)
+        known = np.asarray(column, np.float64)[counted]
+        known = known[~np.isnan(known)]
+    return np.quantile(known, np.arange(1, 10) / 10, method="nearest") if known.size else None
 
 
 def told_apart_by(
@@ -163,9 +179,7 @@ def _axis_of_bins(edges: BinEdges, feature: int, codes: np.ndarray, n_points: in
         return Axis(np.array(values, object if isinstance(values[-1], str) else None), occurring, True, None)
     if occurring.size > n_points:
         occurring = occurring[np.linspace(0, occurring.size - 1, n_points).round().astype(int)]
-    inside = inside_bins(edges, feature)
-    deciles = inside[np.quantile(codes[codes > 0], np.arange(1, 10) / 10, method="nearest") - 1]
-    return Axis(inside[occurring - 1], occurring, False, deciles)
+    return Axis(inside_bins(edges, feature)[occurring - 1], occurring, False, None)
 
 
 def inside_bins(edges: BinEdges, feature: int) -> np.ndarray:
