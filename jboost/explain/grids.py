@@ -37,7 +37,7 @@ def make_axis(
     if is_traced(X, bins, edges):
         raise TypeError("grid must hold values where X or the model is traced, got the number of them")
     if isinstance(X, Binned):
-        codes = np.asarray(bins[feature])[counted]
+        codes = np.asarray(bins)[feature][counted]
         deciles = None if is_category else _deciles(edges, X, bins, counted, feature)
         return _axis_of_bins(edges, feature, codes, int(wanted), is_category)._replace(deciles=deciles)
     column = read_column(edges, X, feature)
@@ -52,7 +52,7 @@ def make_axis(
 def _deciles(edges: BinEdges, X: Any, bins: Any, counted: Any, feature: int) -> np.ndarray | None:
     """Say where the rows lie; None if the feature is missing in all."""
     if isinstance(X, Binned):
-        codes = np.asarray(bins[feature])[counted]
+        codes = np.asarray(bins)[feature][counted]
         known = inside_bins(edges, feature)[codes[codes > 0].astype(int) - 1]
     else:
         column = read_column(edges, X, feature)
