@@ -24,7 +24,7 @@ with _uncollected(lasting=True):
     from jboost.tuning import Sweep, sweep
 
 if typing.TYPE_CHECKING:
-    from jboost import differentiable, distributions, textbook
+    from jboost import differentiable, distributions, explain, plotting, textbook
     from jboost.sklearn import (
         AdaBoostClassifier,
         JBoostClassifier,
@@ -62,11 +62,13 @@ __all__ = [
     "concatenate",
     "differentiable",
     "distributions",
+    "explain",
     "fit",
     "load",
     "losses",
     "metrics",
     "plain_jax",
+    "plotting",
     "predict",
     "samplers",
     "save",
@@ -92,7 +94,7 @@ def __getattr__(name: str) -> typing.Any:
         from jboost import sklearn
 
         return getattr(sklearn, name)
-    if name in ("differentiable", "distributions", "textbook"):
+    if name in ("differentiable", "distributions", "explain", "plotting", "textbook"):
         return importlib.import_module(f"jboost.{name}")
     if name == "__version__":
         from jboost.io.archive import library_version

@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INNER = ["_fixed_point", "_sampling", "_split", "_tree", "_objective", "_model.scoring", "boosting.rounds"]
 INNER += ["textbook.voting"]
 INNER += [f"differentiable.{name}" for name in ("descent", "hard", "parameters", "routing", "tasks")]
+INNER += ["explain.reach"]
 INNER += [f"_histogram.{name}" for name in ("joined", "matmul", "native", "xla")]
 
 

@@ -284,6 +284,13 @@ def test_ways_to_predict_agree(data):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_dependence_is_timed_by_both_methods():
+    job = cases.Job("dependence", "jboost", 200, 3, 255, False, 1, 1)
+    found = cases.dependence(job)
+    assert found["seconds"] > 0 < found["recursion_seconds"]
+
+
 def test_compilations_are_counted(caplog):
     with jax.log_compiles(), caplog.at_level("WARNING", logger="jax"):
         found = cases.recompile(cases.Job("recompile", "jboost", 310, 4, 17, False, 1, 1))

@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments.benchmark.estimators import make_estimator
 from experiments.benchmark.fresh import time_processes
-from experiments.benchmark.libraries import JBoost, XGBoost, load, make_data
+from experiments.benchmark.libraries import JBoost, XGBoost, dependence_of, load, make_data
 from experiments.benchmark.machine import about, keep_to_cores, peak_memory
 
 RATES = np.geomspace(0.02, 0.3, 8)
@@ -150,6 +150,20 @@ def predict(job: Job) -> Figures:
     }
 
 
+def dependence(job: Job) -> Figures:
+    """Compute the partial dependence of one feature at 100 points: over the rows, and by the covers of the trees."""
+    X, y = make_data(job.rows)
+    of_feature = dependence_of(job.library, X, y, job.trees)
+    found = {method: time_calls(lambda: of_feature(method), job.repeats) for method in ("brute", "recursion")}  # noqa: B023
+    first, usual, calls = found["brute"]
+    return {
+        "seconds": usual,
+        "recursion_seconds": found["recursion"][1],
+        "compile_seconds": max(first - usual, 0.0),
+        "calls": calls,
+    }
+
+
 def first_fit(job: Job) -> Figures:
     """Time what a new process waits for: the import, the first fit, and for comparison the second."""
     X, y = make_data(job.rows)
@@ -212,6 +226,7 @@ KINDS: dict[str, Callable[[Job], Figures]] = {
     "sweep": sweep,
     "custom_loss": custom_loss,
     "predict": predict,
+    "dependence": dependence,
     "first_fit": first_fit,
     "first_minute": first_minute,
     "first_minute_warm": lambda job: first_minute(job, warm=True),

@@ -215,6 +215,24 @@ class CatBoost:
         return {"predict": lambda: model.predict(X, **options)}
 
 
+def dependence_of(name: str, X: np.ndarray, y: np.ndarray, trees: int) -> Callable[[Any], Any]:
+    """Fit an estimator; return a function of the method that computes the partial dependence of feature 0."""
+    if name == "sklearn":
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.inspection import partial_dependence
+
+        options = {"max_iter": trees, "max_depth": DEPTH, "max_leaf_nodes": 2**DEPTH, "early_stopping": False}
+        peer = HistGradientBoostingClassifier(**options).fit(X, y)
+        return lambda method: partial_dependence(
+            peer, X, [0], method=method, response_method="decision_function", kind="average"
+        )
+    import jboost
+
+    policy = name.partition("-")[2] or "symmetric"
+    estimator = jboost.JBoostClassifier(n_estimators=trees, max_depth=DEPTH, grow_policy=policy).fit(X, y)
+    return lambda method: jboost.explain.partial_dependence(estimator, X, 0, method=method)
+
+
 def load(name: str, gpu: bool, threads: int) -> Library:
     """Import a library; `jboost-depthwise` is jboost with that growth policy."""
     library, _, policy = name.partition("-")

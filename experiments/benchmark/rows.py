@@ -62,6 +62,7 @@ FIRST_FIT = Case("first-fit", "first_fit", SMALL, 200)
 ESTIMATORS = ("sklearn", "lightgbm")  # that a new user may have tried before
 COLD = Case("first-minute", "first_minute", SMALL, 100, device="cpu", libraries=("jboost", *ESTIMATORS))
 WARM = Case("first-warm", "first_minute_warm", SMALL, 100, device="cpu", libraries=("jboost", *ESTIMATORS))
+DEPENDENCE = Case("dependence", "dependence", SMALL, 100, device="cpu", libraries=(*POLICIES, "sklearn"))
 RECOMPILE = Case("recompile", "recompile", SMALL, 200, libraries=("jboost",))
 ADABOOST = Case("adaboost", "adaboost", SMALL, 100, device="cpu", libraries=("jboost", "sklearn"))
 GRADIENT = Case("gradient", "gradient", SMALL, 100, device="cpu", libraries=("jboost", "sklearn"))
@@ -150,6 +151,25 @@ ROWS = (
         *_CALL,
         0.1,
         0.05,
+        peers=("sklearn",),
+    ),
+    Row(
+        "dependence",
+        "10,000 x 28, 100 trees: partial dependence of one feature, averaged over the rows",
+        DEPENDENCE,
+        *_CALL,
+        0.2,
+        0.02,
+        peers=("sklearn",),
+    ),
+    Row(
+        "dependence-covers",
+        "the same by the covers of the trees, without rows (recursion)",
+        DEPENDENCE,
+        "recursion_seconds",
+        "s",
+        2.0,
+        1.0,
         peers=("sklearn",),
     ),
     Row(

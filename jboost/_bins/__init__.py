@@ -5,19 +5,30 @@ of it; code 0 stands for a missing value or a category that was not there when t
 device give the same codes.
 """
 
-from jboost._bins.binning import Binned, apply_edges, bin_features, check_same_edges, read_bins, read_values
+from jboost._bins.binning import (
+    Binned,
+    apply_edges,
+    bin_features,
+    check_same_edges,
+    read_bins,
+    read_column,
+    read_values,
+)
 from jboost._bins.categories import Categories
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
+from jboost._bins.table import Factor
 
 __all__ = [
     "BinEdges",
     "Binned",
     "Categories",
+    "Factor",
     "Features",
     "apply_edges",
     "bin_features",
     "check_same_edges",
     "edges_from_exact",
     "read_bins",
+    "read_column",
     "read_values",
 ]

@@ -17,7 +17,7 @@ from jboost._bins.categories import category_codes, category_tables
 from jboost._bins.device import are_equal, count_below, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features
 from jboost._bins.finding import find_edges, map_columns
-from jboost._bins.table import HOW_TO_HAVE_CATEGORIES, Table, in_precision, read_table
+from jboost._bins.table import HOW_TO_HAVE_CATEGORIES, Factor, Table, in_precision, read_table
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import MISSING_BIN, as_array, empty_for_device, is_traced, pytree, static_field
 
@@ -251,6 +251,13 @@ def read_values(edges: BinEdges, X: Any) -> tuple[Float[np.ndarray, "f n"], Int[
     for place, row in enumerate(rows.values()):
         codes[place] = row
     return values, codes
+
+
+def read_column(edges: BinEdges, X: Any, feature: int) -> Float[np.ndarray, " n"] | Factor:
+    """Return the values of one feature of concrete X: numbers, NaN where they are missing, or categories."""
+    table = read_table(X, edges.features.missing)
+    j = _match_columns(edges.features, table)[feature]
+    return table.numbers(j) if edges.features.categories[feature] is None else table.factor(j)
 
 
 # ---------------------------------------------------------------- fitting X to edges

@@ -1,0 +1,164 @@
+"""A picture of a tree, read from left to right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jboost.plotting.axes import INK, PALE, axes_or_new
+from jboost.plotting.nodes import Node, number_text, read_tree, value_text
+
+LEVEL, LEAF = 2.5, 0.44  # inches between levels and between leaves
+FIGURE_SPACE = "\u2007"  # as wide as a digit
+BOLD_PER_SMALL = 0.7  # spaces in bold type that are as wide as a character of the line below
+THICKEST = 7.0  # points: the branch of all rows
+
+
+def plot_tree(
+    model: Any, number: int, *, output: int | None = None, max_depth: int | None = None, ax: Any = None
+) -> Any:
+    """Draw a tree, from the root on the left to the leaves on the right.
+
+    Parameters
+    ----------
+    model : Ensemble or fitted estimator
+        Where the tree is.
+    number : int
+        The round, from 0; negative ones count from the last.
+    output : int, optional
+        Which output: needed where each has a tree of its own.
+    max_depth : int, optional
+        Levels to show; below, a mark says how many leaves there are.
+    ax : matplotlib axes, optional
+        Where; new ones, of a size that fits, by default.
+
+    Returns
+    -------
+    matplotlib axes
+        Each split has its gain and cover; a branch is as thick as its share in the cover, and says on which side
+        missing values are. Leaves are coloured by what they add: blue is less, red is more.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such tree.
+    ImportError
+        If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import numpy as np, jboost
+    >>> X = np.arange(8.0)[:, None]
+    >>> model, _ = jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=jboost.Spec(n_estimators=1, max_depth=2))
+    >>> ax = jboost.plotting.plot_tree(model, 0)
+    """
+    root = read_tree(model, number, output)
+    if max_depth is not None and (not isinstance(max_depth, int | np.integer) or max_depth < 0):
+        raise ValueError(f"max_depth must be a non-negative integer or None, got {max_depth!r}")
+    depth = root.depth if max_depth is None else min(root.depth, int(max_depth))
+    places = _places(root, depth)
+    n_rows = 1 + max(y for _, _, y in places)
+    size = LEVEL * (depth + 0.9), max(LEAF * (n_rows + 0.6), 1.2)
+    scale = 1.0 if ax is None else _scale(ax, size)
+    ax = axes_or_new(ax, size)
+    largest = (
+        max((np.abs(node.value).max() for node, _, _ in places if node.value.size == 1), default=0.0) or 1.0
+    )
+    for node, x, y in places:
+        _draw_box(ax, node, x, y, x == depth, largest, scale)
+    _draw_branches(ax, root, places, depth, scale)
+    ax.set(xlim=(-0.42, depth + 0.42), ylim=(n_rows - 0.4, -0.6))
+    ax.axis("off")
+    return ax
+
+
+def _scale(ax: Any, size: tuple[float, float]) -> float:
+    """Return how much smaller the letters must be on given axes than on new ones."""
+    box = ax.get_window_extent()
+    return min(1.0, box.width / ax.figure.dpi / size[0], box.height / ax.figure.dpi / size[1])
+
+
+def _places(root: Node, depth: int) -> list[tuple[Node, int, float]]:
+    """Put leaves one below the other, and each split in the middle of its children."""
+    found: list[tuple[Node, int, float]] = []
+    next_row = 0
+
+    def put(node: Node, level: int) -> float:
+        nonlocal next_row
+        if not node.children or level == depth:
+            row, next_row = float(next_row), next_row + 1
+        else:
+            row = sum(put(child, level + 1) for child in node.children) / 2
+        found.append((node, level, row))
+        return row
+
+    put(root, 0)
+    return found
+
+
+def _draw_box(ax: Any, node: Node, x: float, y: float, is_last: bool, largest: float, scale: float) -> None:
+    box = {
+        "boxstyle": "round,pad=0.35,rounding_size=0.25",
+        "linewidth": 0.8,
+        "edgecolor": PALE,
+        "facecolor": "white",
+    }
+    cover = f"cover {number_text(node.cover)}"
+    if node.children and is_last:
+        _write(ax, x, y, f"{node.n_leaves} leaves\n{cover}", 7 * scale, bbox=box | {"linestyle": "--"})
+        return
+    if node.children:
+        facts = f"gain {number_text(node.gain)}   {cover}"
+        question = _widened(node.question or "", BOLD_PER_SMALL * len(facts))
+        _write(ax, x, y, f"{question}\n", 9 * scale, bbox=box, fontweight="bold", linespacing=1.15)
+        _write(ax, x, y, f"\n{facts}", 7 * scale, color="0.4", linespacing=1.6)
+        return
+    share = node.value[0] / largest if node.value.size == 1 else 0.0
+    box |= {"facecolor": _colour(float(share)), "edgecolor": "white"}
+    value = _widened(value_text(node.value), len(cover) - 1)
+    _write(ax, x, y, f"{value}\n", 9 * scale, bbox=box)
+    _write(ax, x, y, f"\n{cover}", 7 * scale, color="0.35")
+
+
+def _widened(text: str, length: float) -> str:
+    """Put spaces on both sides, so that the box is as wide as the line below."""
+    spaces = FIGURE_SPACE * max(0, round((length - len(text)) / 2))
+    return f"{spaces}{text}{spaces}"
+
+
+def _write(ax: Any, x: float, y: float, text: str, size: float, **options: Any) -> None:
+    ax.text(
+        x, y, text, **{"ha": "center", "va": "center", "fontsize": size, "color": INK, "zorder": 3} | options
+    )
+
+
+def _colour(share: float) -> tuple[float, float, float]:
+    """Mix white with blue for less than nothing, with red for more."""
+    end = np.array([0.85, 0.45, 0.35]) if share > 0 else np.array([0.40, 0.58, 0.82])
+    red, green, blue = 1 + (end - 1) * min(abs(share), 1.0) * 0.8
+    return float(red), float(green), float(blue)
+
+
+def _draw_branches(
+    ax: Any, root: Node, places: list[tuple[Node, int, float]], depth: int, scale: float
+) -> None:
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    place = {id(node): (x, y) for node, x, y in places}
+    for node, x, y in places:
+        if x == depth:
+            continue
+        for is_right, child in enumerate(node.children):
+            x1, y1 = place[id(child)]
+            share = child.cover / root.cover if root.cover > 0 else 0.0  # NaN is not above 0
+            curve = Path([(x, y), (x + 0.55, y), (x1 - 0.6, y1), (x1, y1)], [Path.MOVETO] + [Path.CURVE4] * 3)
+            width = scale * (0.8 + (THICKEST - 0.8) * share)
+            ax.add_patch(
+                PathPatch(curve, fill=False, edgecolor="0.82", linewidth=width, capstyle="round", zorder=1)
+            )
+            label = ("yes", "no")[is_right] + (" · missing" if node.missing_right == bool(is_right) else "")
+            half = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.75}
+            _write(ax, x + 0.52 * (x1 - x), (y + y1) / 2, label, 7 * scale, color="0.4", bbox=half, zorder=2)
