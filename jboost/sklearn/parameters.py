@@ -26,6 +26,7 @@ class Parameters(BaseEstimator):
     split_hessian: str = Spec.split_hessian
     sketch_size: int | None = Spec.sketch_size
     sketch: str = Spec.sketch
+    post_prune: bool = Spec.post_prune
     learning_rate: float = Hyper.learning_rate
     reg_lambda: float = Hyper.reg_lambda
     reg_alpha: float = Hyper.reg_alpha
