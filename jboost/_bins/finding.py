@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from jboost._bins.arguments import MAX_MAX_BINS
 from jboost._bins.categories import Categories, find_categories
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
 from jboost._bins.quantiles import column_edges
@@ -29,11 +30,12 @@ def find_edges(
     missing: float | None,
 ) -> BinEdges:
     """Find the edges of the rows that count; `missing` is remembered, and was left out by the table."""
+    most_categories = min(max_bins, MAX_MAX_BINS)
 
     def find(j: int) -> tuple[np.ndarray, Categories | None]:
         if categorical[j]:
             factor = table.factor(j)
-            return np.zeros(0), find_categories(factor.values, factor.index[rows], weight, max_bins)
+            return np.zeros(0), find_categories(factor.values, factor.index[rows], weight, most_categories)
         return column_edges(table.numbers(j)[rows], weight, max_bins), None
 
     found, known = zip(*map_columns(find, range(table.shape[1]), table.shape[0]), strict=True)

@@ -1,6 +1,6 @@
 """Post-pruning: grow to full depth as if splits cost nothing, then take back from the leaves up what does not pay.
 
-Pre-stopping looks one split ahead: where no split gains more than gamma, a node stays a leaf, though those below it might
+Pre-stopping looks one split ahead: where no split gains more than gamma, a node stays a leaf, though those below it may
 pay for both (as where a target is the exclusive or of two features). Post-pruning grows first. A split pays if it gains
 more than gamma, and stays if it pays or if one below it stays. One that gains nothing at all, beyond what rounding can,
 is made in neither way.

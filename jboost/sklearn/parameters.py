@@ -40,7 +40,7 @@ class Parameters(BaseEstimator):
     colsample_bynode: float = Hyper.colsample_bynode
     cat_smooth: float = Hyper.cat_smooth
     base_score: Any = None
-    max_bins: int = 255
+    max_bins: int | str = 255
     categorical_features: Any = None
     missing: float | None = np.nan
     early_stopping: bool | str = "auto"

@@ -48,8 +48,8 @@ class JBoostRegressor(RegressorMixin, Boosting):
     base_score : float or float [k], optional
         The score that a fit starts from, before the inverse link: log odds, or the logarithm of a mean. The best
         constant under the loss by default.
-    max_bins : int, default 255
-        The most bins of a feature, 2 to 65534, missing values apart.
+    max_bins : int or "exact", default 255
+        The most bins of a feature, 2 to 65534, missing values apart; "exact" tries a split between any two values.
     categorical_features : list of str, list of int or mask, optional
         Features to treat as categories, beside the data frame columns of a category, enum or string dtype. A
         category that `fit` has not seen goes where missing values go.
