@@ -7,7 +7,7 @@ from jboost._runtime.garbage import uncollected as _uncollected
 
 with _uncollected(lasting=True):
     from jboost import boosting, losses, metrics
-    from jboost._bins import BinEdges, Binned, bin_features
+    from jboost._bins import BinEdges, Binned, QuantileSketch, bin_features, sketch_edges
     from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
     from jboost._objective.base_score import best_constant
     from jboost._objective.batch import BatchLoss
@@ -46,6 +46,7 @@ __all__ = [
     "Newton",
     "Progress",
     "Quantile",
+    "QuantileSketch",
     "Spec",
     "Sweep",
     "Tree",
@@ -62,6 +63,7 @@ __all__ = [
     "plain_jax",
     "predict",
     "save",
+    "sketch_edges",
     "staged_predict",
     "sweep",
     "truncate",

@@ -8,16 +8,20 @@ device give the same codes.
 from jboost._bins.binning import Binned, apply_edges, bin_features, check_same_edges, read_bins, read_values
 from jboost._bins.categories import Categories
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
+from jboost._bins.sketch import QuantileSketch
+from jboost._bins.streaming import sketch_edges
 
 __all__ = [
     "BinEdges",
     "Binned",
     "Categories",
     "Features",
+    "QuantileSketch",
     "apply_edges",
     "bin_features",
     "check_same_edges",
     "edges_from_exact",
     "read_bins",
     "read_values",
+    "sketch_edges",
 ]

@@ -24,6 +24,7 @@ from jboost._tree import native, sorted_columns
 from jboost._tree.columns import Bins, Columns, GradientPairs, Grouped
 from jboost._tree.growth import Growth
 from jboost._tree.levels import grow_by_level
+from jboost._tree.proposing import grow_on_proposals, proposed_layout
 
 Grown = tuple[Tree, Int[Array, " n"]]
 FEW_CODES = 256  # of one byte: tables of them stay in the cache
@@ -74,6 +75,16 @@ def choose_engine(
     layout, n_rows : Layout and int, optional
         Of the columns, where codes may be many.
     """
+    if layout is not None and spec.n_candidates is not None and spec.n_candidates < layout.n_codes - 1:
+        engine = _engine_for(spec, growth, divided, proposed_layout(spec, layout), n_rows)
+        name = f"{engine.name}, on candidates proposed for each tree"
+        return Engine(name, grow_on_proposals(engine, arrange), grouped=False)
+    return _engine_for(spec, growth, divided, layout, n_rows)
+
+
+def _engine_for(
+    spec: Spec, growth: Growth | None, divided: bool, layout: Layout | None, n_rows: int
+) -> Engine:
     if not library.in_use():
         return PLAIN
     on_cpu_alone = set(jax.extend.backend.backends()) == {"cpu"}

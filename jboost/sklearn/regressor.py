@@ -35,7 +35,7 @@ class JBoostRegressor(RegressorMixin, Boosting):
     quantile : float, optional
         The level for `loss="quantile"`; no other loss reads it. Quantiles of separate fits may cross.
     n_estimators, max_depth, grow_policy, multi_output, min_child_samples, max_cat_to_onehot, penalties, split_hessian,
-    sketch_size, sketch, post_prune
+    sketch_size, sketch, post_prune, n_candidates
         Shapes and choices of the fit: see `jboost.Spec`.
     learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, max_delta_step
         Numbers of the fit: see `jboost.Hyper`.

@@ -33,7 +33,8 @@ def _is_right() -> bool:
     hyper = jax.tree.map(jnp.float32, Hyper(reg_lambda=0.0))
     rules = Rules(hyper, jnp.ones(2, jnp.float32), Spec(max_depth=1, grow_policy="depthwise"))
     derivatives = GradientPairs(jnp.array([[-1], [1], [-1], [1]], jnp.float32), jnp.ones((4, 1), jnp.float32))
-    columns = Columns(sort_on_host(np.array([[1, 7, 1, 7]]), 4), jnp.ones((1, 1), bool), Layout(9, False))
+    rows = sort_columns(jnp.array([[1, 7, 1, 7]], jnp.uint8))
+    columns = Columns(rows, jnp.ones((1, 1), bool), Layout(9, False))
     split, leaf = jax.jit(lambda: grow_sorted(columns, derivatives, jnp.ones(4, bool), rules))()
     return [*map(float, (split.gain[0], split.threshold[0], *leaf))] == [2, 1, 0, 1, 0, 1]
 
