@@ -94,6 +94,11 @@ def call(job: Job) -> Figures:
     return {"seconds": usual, "compile_seconds": max(first - usual, 0.0), "calls": calls}
 
 
+def exact(job: Job) -> Figures:
+    """Do the same with every distinct value as a candidate."""
+    return call(dataclasses.replace(job, library=f"{job.library}-exact"))
+
+
 def sweep(job: Job) -> Figures:
     """Fit a grid of models: in one call by jboost, one after the other by a peer, of whose fits a share is timed."""
     X, y = make_data(job.rows)
@@ -198,6 +203,7 @@ def recompile(job: Job) -> Figures:
 KINDS: dict[str, Callable[[Job], Figures]] = {
     "train": train,
     "call": call,
+    "exact": exact,
     "sweep": sweep,
     "custom_loss": custom_loss,
     "predict": predict,
