@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jboost._histogram import build_histogram
 from jboost._runtime.typing import WORD, Layout, Reduce, over_devices
@@ -41,9 +41,9 @@ def propose(
 ) -> Int[Array, "f b"]:
     """Give each fine code of each feature the coarse one that it is part of; both in the same order, 0 stays 0.
 
-    A coarse code holds the fine codes with the same floor(m rank), where rank is the share of h below a code and half
-    of its own: so ranks of neighbouring candidates differ by 1/m, or by what a heavier value has. Up to m codes with
-    any h stay apart.
+    A code with more than 2/m of all h stays alone. The others share the bins that are left: those join whose share of
+    the light h below them, and half of their own, is the same when it is rounded down to a bin. So what is joined lies
+    within 1/m of all h. Up to m codes with any h stay apart.
     """
     spec, layout = rules.spec, columns.layout
     assert spec.n_candidates is not None
@@ -54,19 +54,31 @@ def propose(
     sums = over_devices(reduce, build_histogram(columns.bins, slot, statistics, 1, layout.n_codes))
     h = sums[1:, :, 0].transpose(1, 2, 0)  # [k f b]; missing values propose nothing
     unit = rules.unit[h_columns, None, None]
-    up_to = jnp.cumsum(h, axis=2, dtype=h.dtype)  # exact in integers
-    twice_middle = sum_in_pairs(real(up_to, unit)) + sum_in_pairs(real(up_to - h, unit))
-    total = sum_in_pairs(real(up_to[..., -1:], unit))
-    rank = jnp.floor(size * twice_middle / jnp.where(total > 0, 2 * total, 1)).astype(jnp.int32)
-    is_present = (h > 0).any(axis=0)
-    counted = jnp.cumsum(is_present, axis=1, dtype=jnp.int32)
-    is_few = counted[:, -1:] <= size
-    number = jnp.where(is_few, jnp.maximum(counted - 1, 0), jnp.clip(rank, 0, size - 1))
+    is_heavy = _real(h, unit) * size > 2 * _real(h.sum(axis=2, keepdims=True, dtype=h.dtype), unit)
+    light = jnp.where(is_heavy[None], 0, h)
+    up_to = jnp.cumsum(light, axis=2, dtype=h.dtype)  # exact in integers
+    share = (_real(up_to, unit) + _real(up_to - light, unit)) / _or_one(2 * _real(up_to[..., -1:], unit))
+    n_heavy = jnp.cumsum(is_heavy, axis=1, dtype=jnp.int32)
+    n_light = (
+        size - 2 * n_heavy[:, -1:]
+    )  # bins of the light codes, of which each heavy one may cut one in two
+    number = jnp.clip(jnp.floor(n_light * share).astype(jnp.int32), 0, n_light - 1)
+    number = number + 2 * n_heavy - is_heavy.astype(jnp.int32)
+    counted = jnp.cumsum((h > 0).any(axis=0), axis=1, dtype=jnp.int32)
+    number = jnp.where(counted[:, -1:] <= size, jnp.maximum(counted - 1, 0), number)
     codes = jnp.pad(number + 1, ((0, 0), (1, 0)))
     if layout.categorical:
         own = jnp.asarray(layout.categorical, jnp.int32)
         codes = codes.at[own].set(jnp.arange(layout.n_codes, dtype=jnp.int32)[None])
     return codes
+
+
+def _real(sums: Int[Array, "k f b"], unit: Float[Array, "k 1 1"]) -> Float[Array, "f b"]:
+    return sum_in_pairs(real(sums, unit))
+
+
+def _or_one(value: Float[Array, "f 1"]) -> Float[Array, "f 1"]:
+    return jnp.where(value > 0, value, 1)
 
 
 def in_fine_codes(tree: Tree, coarse_of: Int[Array, "f b"], coarse: Layout, layout: Layout) -> Tree:
