@@ -50,8 +50,15 @@ CASES = {
 }
 
 
+QUICK = ("a tree", "a stump")
+
+
 @pytest.mark.parametrize(
-    ("name", "dtype"), [*((name, np.float32) for name in CASES), ("two outputs, rows counted", np.float64)]
+    ("name", "dtype"),
+    [
+        *(pytest.param(name, np.float32, marks=() if name in QUICK else pytest.mark.slow) for name in CASES),
+        pytest.param("two outputs, rows counted", np.float64, marks=pytest.mark.slow),
+    ],
 )
 def test_a_tree_from_sorted_columns_is_the_one_grown_by_level(name, dtype):
     native_library.require(sorted_columns.is_available)
@@ -113,8 +120,10 @@ def brute_force(X: np.ndarray, y: np.ndarray, reg_lambda: float) -> tuple[float,
     return best
 
 
-@pytest.mark.parametrize("policy", ["depthwise", "symmetric"])
-@pytest.mark.parametrize("n", [500, 70_000])
+@pytest.mark.parametrize(
+    ("n", "policy"),
+    [(500, "symmetric"), (70_000, "depthwise"), pytest.param(70_000, "symmetric", marks=pytest.mark.slow)],
+)
 def test_the_first_split_is_that_of_brute_force(n, policy, x64):
     X, y = many_values(n)
     data = jboost.bin_features(X, max_bins="exact")
@@ -147,6 +156,7 @@ def test_depthwise_trees_are_those_of_xgboosts_exact(n, x64):
     np.testing.assert_allclose(jboost.predict(model, X), peer, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_engines_agree_under_jit_and_vmap_and_in_plain_jax():
     X, y = many_values(300)
     data = jboost.bin_features(X, max_bins="exact")

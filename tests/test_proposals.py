@@ -87,7 +87,7 @@ def test_a_tree_in_fine_codes_has_the_same_leaves(rng):
     )
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [pytest.param("symmetric", marks=pytest.mark.slow), "depthwise"])
 def test_enough_candidates_give_the_same_model(policy):
     rows, spec = problem("mixed"), dataclasses.replace(SPEC, grow_policy=policy)
     y = rows.targets["binary"]
@@ -111,6 +111,7 @@ def test_enough_candidates_give_the_same_model(policy):
     jax.tree.map(np.testing.assert_array_equal, first.trees, second.trees)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_engines_agree_under_vmap_and_in_plain_jax(policy):
     rows = problem("mixed")
@@ -147,6 +148,7 @@ def test_candidates_gather_where_the_second_derivatives_are():
     assert ((jboost.predict(model, x) > 0) != y).sum() > 20
 
 
+@pytest.mark.slow
 def test_outputs_share_or_part_and_pruning_comes_after():
     rows = problem("missing")
     y = rows.targets["pair"]
@@ -170,5 +172,4 @@ def test_the_number_is_checked():
     ]
     assert engines[0] == engines[1]
     assert hash(engines[0]) == hash(engines[1])
-    X, y = np.arange(50.0)[:, None], np.arange(50.0) > 20
-    assert jboost.JBoostClassifier(n_estimators=5, n_candidates=4).fit(X, y).score(X, y) > 0.9
+    assert jboost.JBoostClassifier(n_candidates=4)._spec(False).n_candidates == 4

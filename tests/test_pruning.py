@@ -53,8 +53,15 @@ def test_what_gains_nothing_is_split_in_neither_way():
     assert not model.trees.gain.any()
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", ["missing", "mixed"])
+@pytest.mark.parametrize(
+    ("kind", "policy"),
+    [
+        ("mixed", "symmetric"),
+        ("missing", "depthwise"),
+        pytest.param("missing", "symmetric", marks=pytest.mark.slow),
+        pytest.param("mixed", "depthwise", marks=pytest.mark.slow),
+    ],
+)
 def test_trees_and_scores_equal_the_twins(policy, kind, x64):
     rows, spec = problem(kind), dataclasses.replace(SPEC, grow_policy=policy)
     y = rows.targets["real"]
@@ -113,7 +120,7 @@ def test_depthwise_trees_are_those_of_xgboost(post_prune, x64):
     assert n_splits == int((model.trees.gain > 0).sum())
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [pytest.param("symmetric", marks=pytest.mark.slow), "depthwise"])
 def test_each_output_is_pruned_by_itself(policy):
     rows = problem("missing")
     pair = rows.targets["pair"]
@@ -125,7 +132,7 @@ def test_each_output_is_pruned_by_itself(policy):
             np.testing.assert_array_equal(getattr(model.trees, name)[:, k], getattr(alone.trees, name)[:, 0])
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [pytest.param("depthwise", marks=pytest.mark.slow), "symmetric"])
 def test_under_vmap_each_gamma_prunes_its_own_trees(policy):
     rows, spec = problem("missing"), dataclasses.replace(SPEC, grow_policy=policy)
     y = rows.targets["pair"]  # a vector in each leaf
@@ -142,7 +149,7 @@ def test_under_vmap_each_gamma_prunes_its_own_trees(policy):
     assert n_splits[0] > n_splits[2] > 0
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [pytest.param("symmetric", marks=pytest.mark.slow), "depthwise"])
 def test_without_gamma_both_ways_are_the_same(policy):
     rows, spec = problem("mixed"), dataclasses.replace(SPEC, grow_policy=policy)
     y = rows.targets["binary"]

@@ -62,7 +62,7 @@ def propose(
     n_light = (
         size - 2 * n_heavy[:, -1:]
     )  # bins of the light codes, of which each heavy one may cut one in two
-    number = jnp.clip(jnp.floor(n_light * share).astype(jnp.int32), 0, n_light - 1)
+    number = jnp.clip(jnp.floor(n_light.astype(share.dtype) * share).astype(jnp.int32), 0, n_light - 1)
     number = number + 2 * n_heavy - is_heavy.astype(jnp.int32)
     counted = jnp.cumsum((h > 0).any(axis=0), axis=1, dtype=jnp.int32)
     number = jnp.where(counted[:, -1:] <= size, jnp.maximum(counted - 1, 0), number)
