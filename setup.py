@@ -9,7 +9,14 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 # Each has a native.cpp and headers.
-ROOMS = ["jboost/_bins", "jboost/_fixed_point", "jboost/_histogram", "jboost/_model/scoring", "jboost/_tree"]
+ROOMS = [
+    "jboost/_bins",
+    "jboost/_fixed_point",
+    "jboost/_histogram",
+    "jboost/_model/scoring",
+    "jboost/_tree",
+    "jboost/_tree/sorted_columns",
+]
 
 
 SAME_BITS = (  # no fused multiplications, as in the plain JAX version; no traps to wait for, so loops become vectors

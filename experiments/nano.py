@@ -7,7 +7,7 @@ Letters: n rows, f features, b codes, k outputs, l nodes of a level, q candidate
 The objective is Chen & Guestrin (2016), "XGBoost: a scalable tree boosting system", equations 2-7.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ class Settings:
     max_cat_to_onehot: int = 4
     cat_smooth: float = 10.0
     hessian_floor: float = 1e-6
+    post_prune: bool = False  # grow without gamma, then prune by it
 
 
 class Split(NamedTuple):
@@ -181,14 +182,37 @@ def route(codes, node, level):
 def grow_tree(codes, g, h, weight, n_codes, categorical, s):
     """Grow one tree level by level; a node without a worthwhile split passes its rows through to the left."""
     values = on_grid(np.column_stack([g, h, weight > 0]))
-    node, splits = np.zeros(codes.shape[1], dtype=int), []
+    node, splits, pay = np.zeros(codes.shape[1], dtype=int), [], []
+    growing = replace(s, gamma=0.0) if s.post_prune else s
     for depth in range(s.max_depth):
         sums = histogram(codes, node, values, 2**depth, n_codes)
         nodes = np.split(sums, 2**depth, axis=2) if s.grow_policy == "depthwise" else [sums]
-        splits.append([best_split(x, categorical, s) for x in nodes])
+        splits.append([best_split(x, categorical, growing) for x in nodes])
+        pay.append([pays(x, split, s) for x, split in zip(nodes, splits[-1], strict=True)])
         node = route(codes, node, splits[-1])
+    if s.post_prune:
+        splits = prune(splits, pay)
+        node = leaf_of(Tree(splits, np.zeros((0, 0))), codes)
     in_leaf = np.arange(2**s.max_depth)[:, None] == node
     return Tree(splits, leaf_value(in_leaf @ g, in_leaf @ h, s))
+
+
+def pays(sums, split, s):
+    """Say whether a split gains more than gamma in any of the nodes of `sums` [f b l c]."""
+    by_code = sums[split.feature]
+    right = np.tensordot(split.right.astype(float), by_code, 1)
+    return bool(split_gain(by_code.sum(axis=0) - right, right, s).max() > 0)
+
+
+def prune(splits, pay):
+    """Take back, from the last level up, each split that does not pay and has none below it that stays."""
+    kept, below = [], [False] * len(splits[-1])
+    for level, worth in zip(reversed(splits), reversed(pay), strict=True):
+        n_children = len(below) // len(level)
+        below = [own or any(below[i * n_children : (i + 1) * n_children]) for i, own in enumerate(worth)]
+        nothing = [Split(0, len(split.right), np.zeros(len(split.right), bool), 0.0) for split in level]
+        kept.append([one if stays else none for one, none, stays in zip(level, nothing, below, strict=True)])
+    return kept[::-1]
 
 
 def leaf_of(tree, codes):

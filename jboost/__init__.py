@@ -7,7 +7,7 @@ from jboost._runtime.garbage import uncollected as _uncollected
 
 with _uncollected(lasting=True):
     from jboost import boosting, losses, metrics, samplers
-    from jboost._bins import BinEdges, Binned, bin_features
+    from jboost._bins import BinEdges, Binned, QuantileSketch, bin_features, sketch_edges
     from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
     from jboost._objective.base_score import best_constant
     from jboost._objective.batch import BatchLoss
@@ -53,6 +53,7 @@ __all__ = [
     "Newton",
     "Progress",
     "Quantile",
+    "QuantileSketch",
     "Spec",
     "Sweep",
     "Tree",
@@ -72,6 +73,7 @@ __all__ = [
     "predict",
     "samplers",
     "save",
+    "sketch_edges",
     "staged_predict",
     "sweep",
     "textbook",

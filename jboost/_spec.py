@@ -60,6 +60,15 @@ class Spec:
         What the columns are: random projections of the gradients, with the mean of the second derivatives, or the
         outputs whose gradients have the largest squares; drawn anew in each round (SketchBoost: Iosipoi and Vakhrushev
         2022).
+    post_prune : bool
+        Whether trees grow to their depth as if `Hyper.gamma` were 0 and are pruned afterwards, from the leaves up: a
+        split goes if it gains no more than gamma and none below it stays (a level of a symmetric tree, if no node of it
+        gains more). False stops growing where no split gains more than gamma. `Tree.gain` then holds what splits gain
+        before gamma.
+    n_candidates : int or None
+        Bins of a feature that are proposed anew for each tree, at least 2: bins of the data are joined to these at
+        weighted quantiles, the weights being the second derivatives of the rows drawn (approximate split finding with a
+        local proposal: Chen and Guestrin 2016, section 3.2). Categories are not joined. None tries every bin.
 
     Examples
     --------
@@ -80,6 +89,8 @@ class Spec:
     split_hessian: SplitHessian = "diagonal"
     sketch_size: int | None = None
     sketch: Sketch = "projection"
+    post_prune: bool = False
+    n_candidates: int | None = None
 
     def __post_init__(self) -> None:
         _check_integer("n_estimators", self.n_estimators, 0, LARGEST)
@@ -90,11 +101,15 @@ class Spec:
             _check_integer("n_iter_no_change", self.n_iter_no_change, 1, LARGEST)
         if self.sketch_size is not None:
             _check_integer("sketch_size", self.sketch_size, 1, LARGEST)
+        if self.n_candidates is not None:
+            _check_integer("n_candidates", self.n_candidates, 2, LARGEST)
         _check_choice("grow_policy", self.grow_policy, get_args(GrowPolicy))
         _check_choice("penalties", self.penalties, get_args(Penalties))
         _check_choice("multi_output", self.multi_output, get_args(MultiOutput))
         _check_choice("split_hessian", self.split_hessian, get_args(SplitHessian))
         _check_choice("sketch", self.sketch, get_args(Sketch))
+        if not isinstance(self.post_prune, bool | np.bool_):
+            raise TypeError(f"post_prune must be True or False, got {self.post_prune!r}")
         if self.sketch_size is not None and (self.multi_output == "separate" or self.split_hessian == "full"):
             raise ValueError(
                 'sketch_size must be None with multi_output="separate" or split_hessian="full", which look at every '

@@ -96,6 +96,11 @@ def call(job: Job) -> Figures:
     return {"seconds": usual, "compile_seconds": max(first - usual, 0.0), "calls": calls}
 
 
+def exact(job: Job) -> Figures:
+    """Do the same with every distinct value as a candidate."""
+    return call(dataclasses.replace(job, library=f"{job.library}-exact"))
+
+
 def sweep(job: Job) -> Figures:
     """Fit a grid of models: in one call by jboost, one after the other by a peer, of whose fits a share is timed."""
     X, y = make_data(job.rows)
@@ -223,6 +228,7 @@ KINDS: dict[str, Callable[[Job], Figures]] = {
     "train": train,
     "train_goss": lambda job: train(job, goss=True),
     "call": call,
+    "exact": exact,
     "sweep": sweep,
     "custom_loss": custom_loss,
     "predict": predict,

@@ -45,12 +45,13 @@ class Library(Protocol):
 
 
 class JBoost:
-    """Trees of either growth policy as arrays; `policy` chooses."""
+    """Trees of either growth policy as arrays; `policy` chooses. "exact" tries every value, by node."""
 
     def __init__(self, gpu: bool, threads: int, policy: str = "symmetric") -> None:
         import jboost
 
-        self.jboost, self.policy = jboost, policy
+        self.jboost, self.exact = jboost, policy == "exact"
+        self.policy = "depthwise" if self.exact else policy
 
     def spec(self, trees: int) -> Any:
         """Say how trees are grown."""
@@ -58,7 +59,7 @@ class JBoost:
 
     def bin(self, X: np.ndarray, y: np.ndarray, bins: int) -> Any:
         """Bin; targets go along."""
-        return self.jboost.bin_features(X, max_bins=bins), y
+        return self.jboost.bin_features(X, max_bins="exact" if self.exact else bins), y
 
     def fit(self, data: Any, trees: int, rate: float = RATE, penalty: float = PENALTY) -> Any:
         """Fit by the built-in loss."""
@@ -111,16 +112,19 @@ def user_loss(score: Any, y: Any) -> Any:
 
 
 class XGBoost:
-    """Depthwise trees by histograms."""
+    """Depthwise trees by histograms, or by every value."""
 
-    def __init__(self, gpu: bool, threads: int) -> None:
+    def __init__(self, gpu: bool, threads: int, exact: bool = False) -> None:
         import xgboost
 
-        self.xgboost, self.threads = xgboost, threads
+        self.xgboost, self.threads, self.exact = xgboost, threads, exact
         self.options = {"max_depth": DEPTH, "nthread": threads, "device": "cuda" if gpu else "cpu"}
 
     def bin(self, X: np.ndarray, y: np.ndarray, bins: int) -> Any:
         """Bin."""
+        if self.exact:
+            self.options["tree_method"] = "exact"
+            return self.xgboost.DMatrix(X, y, nthread=self.threads)
         self.options["max_bin"] = bins
         return self.xgboost.QuantileDMatrix(X, y, max_bin=bins, nthread=self.threads)
 
@@ -234,10 +238,12 @@ def dependence_of(name: str, X: np.ndarray, y: np.ndarray, trees: int) -> Callab
 
 
 def load(name: str, gpu: bool, threads: int) -> Library:
-    """Import a library; `jboost-depthwise` is jboost with that growth policy."""
+    """Import a library; `jboost-depthwise` is jboost with that growth policy, `xgboost-exact` tries every value."""
     library, _, policy = name.partition("-")
     if library == "jboost":
         return JBoost(gpu, threads, policy or "symmetric")
+    if name == "xgboost-exact":
+        return XGBoost(gpu, threads, exact=True)
     peers: dict[str, Callable[[bool, int], Library]] = {
         "xgboost": XGBoost,
         "lightgbm": LightGBM,

@@ -50,6 +50,7 @@ def _training(name: str, bins: int, device: str, rows: int = MILLION) -> Case:
 CPU_255 = _training("cpu-255", 255, "cpu")
 CPU_63 = _training("cpu-63", 63, "cpu")
 CPU_10K = Case("cpu-10k", "call", SMALL, 200, device="cpu")
+EXACT_10K = Case("exact-10k", "exact", SMALL, 100, device="cpu", libraries=("jboost", "xgboost"))
 GPU_255 = _training("gpu-255", 255, "gpu")
 GPU_63 = _training("gpu-63", 63, "gpu")
 GPU_8M_63 = _training("gpu-8m-63", 63, "gpu", 2**23)
@@ -84,6 +85,15 @@ ROWS = (
         peers=("xgboost",),
     ),
     Row("cpu-10k", "10,000 x 28, 200 trees, raw data in, model out", CPU_10K, *_CALL, 0.7, 0.3),
+    Row(
+        "exact-10k",
+        "10,000 x 28, 100 trees by node, every value a candidate",
+        EXACT_10K,
+        *_CALL,
+        0.7,
+        0.3,
+        peers=("xgboost",),
+    ),
     Row("gpu-255", "1M x 28, 255 bins, training on a GPU", GPU_255, *_RATES, 0.7, 0.4),
     Row("gpu-63", "1M x 28, 63 bins, training on a GPU", GPU_63, *_RATES, 0.45, 0.3),
     Row("gpu-8m-63", "8.4M x 28, 63 bins, training on a GPU", GPU_8M_63, *_RATES, 0.9, 0.6),

@@ -16,6 +16,8 @@ from jboost._bins.binning import (
 )
 from jboost._bins.categories import Categories
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
+from jboost._bins.sketch import QuantileSketch
+from jboost._bins.streaming import sketch_edges
 from jboost._bins.table import Factor
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "Categories",
     "Factor",
     "Features",
+    "QuantileSketch",
     "apply_edges",
     "bin_features",
     "check_same_edges",
@@ -31,4 +34,5 @@ __all__ = [
     "read_bins",
     "read_column",
     "read_values",
+    "sketch_edges",
 ]

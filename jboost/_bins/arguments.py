@@ -14,14 +14,20 @@ from jboost._runtime.arguments import check_weight
 from jboost._runtime.typing import is_traced
 
 MAX_MAX_BINS = 65534  # with the missing code, all codes fit a uint16
+EXACT = 2**31 - 64  # no limit: more values than rows there can be
 
 
-def check_max_bins(max_bins: Any) -> None:
-    """Refuse a max_bins that is no int in range."""
+def check_max_bins(max_bins: Any) -> int:
+    """Return the limit that is asked for; refuse a max_bins that is neither an int in range nor "exact"."""
+    if isinstance(max_bins, str):
+        if max_bins != "exact":
+            raise ValueError(f"max_bins must be 2 to {MAX_MAX_BINS} or 'exact', got {max_bins!r}")
+        return EXACT
     if isinstance(max_bins, bool) or not isinstance(max_bins, int | np.integer):
-        raise TypeError(f"max_bins must be an int, got {max_bins!r}")
+        raise TypeError(f"max_bins must be an int or 'exact', got {max_bins!r}")
     if not 2 <= max_bins <= MAX_MAX_BINS:
-        raise ValueError(f"max_bins must be 2 to {MAX_MAX_BINS}, got {max_bins}")
+        raise ValueError(f"max_bins must be 2 to {MAX_MAX_BINS} or 'exact', got {max_bins}")
+    return int(max_bins)
 
 
 def check_missing(missing: Any) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.core
@@ -28,7 +28,7 @@ class Binned:
 
     Attributes
     ----------
-    bins : uint8 or uint16 [f, n]
+    bins : uint8, uint16 or uint32 [f, n]
         The bin codes, feature by feature; 0 is missing or unseen.
     edges : BinEdges
         The edges that the codes refer to.
@@ -51,7 +51,7 @@ class Binned:
 @moves_arrays
 def bin_features(
     X: Any,
-    max_bins: int = 255,
+    max_bins: int | Literal["exact"] = 255,
     sample_weight: Any = None,
     categorical: Sequence[str] | Sequence[int] | Sequence[bool] | np.ndarray | None = None,
     edges: BinEdges | None = None,
@@ -71,9 +71,11 @@ def bin_features(
         one), or pandas, polars or pyarrow data frame. NaN, None and pandas.NA are missing; infinities are the
         extreme values. Integers beyond 2^53 are compared as float64. With `edges`, float arrays may be
         traced.
-    max_bins : int
+    max_bins : int or "exact"
         The most bins of values of one feature, 2 to 65534; the code of missing values comes on top. Codes
-        take one byte each up to 255, two beyond.
+        take one byte each up to 255, two beyond. "exact" gives each distinct value a bin, so that every threshold is a
+        candidate (exact greedy split finding); codes then take up to four bytes, and edges twelve for each distinct
+        value and feature, of the feature with the most of them.
     sample_weight : array_like [n], optional
         Weights for the quantiles. Rows of weight zero do not count at all.
     categorical : list of str, list of int or mask [f], optional
@@ -91,7 +93,7 @@ def bin_features(
     Returns
     -------
     Binned
-        The codes, uint8 or uint16 [f, n], with their edges.
+        The codes, uint8, uint16 or uint32 [f, n], with their edges.
 
     Raises
     ------
@@ -107,6 +109,7 @@ def bin_features(
     References
     ----------
     Ke et al. (2017), LightGBM: A Highly Efficient Gradient Boosting Decision Tree, section 2.1 (histograms).
+    Chen and Guestrin (2016), XGBoost: A Scalable Tree Boosting System, algorithm 1 (every value a candidate).
 
     Examples
     --------
@@ -123,14 +126,14 @@ def bin_features(
         if not isinstance(edges, BinEdges):
             raise TypeError(f"edges must be BinEdges, got {type(edges).__name__}")
         alone = sample_weight is None and categorical is None and missing is None
-        if not alone or max_bins not in (255, edges.max_bins):
+        if not alone or not (max_bins == 255 or check_max_bins(max_bins) == edges.max_bins):
             raise ValueError(
                 "edges must come without max_bins, sample_weight, categorical and missing, which they fix, got some"
             )
         return apply_edges(edges, X)
     if isinstance(X, jax.core.Tracer):
         raise TypeError("X must be concrete to find bin edges from, got a traced array; bin before jit")
-    check_max_bins(max_bins)
+    limit = check_max_bins(max_bins)
     missing = check_missing(missing)
     table = read_table(X, missing)
     if 0 in table.shape:
@@ -139,7 +142,7 @@ def bin_features(
             f"X must not be empty: Found array with 0 {what}(s) (shape={table.shape}) while a minimum of 1 is required."
         )
     rows, weight = rows_for_edges(sample_weight, table.shape[0])
-    found = find_edges(table, rows, weight, int(max_bins), categorical_mask(categorical, table), missing)
+    found = find_edges(table, rows, weight, limit, categorical_mask(categorical, table), missing)
     return apply_edges(found, table)
 
 
@@ -180,7 +183,7 @@ def _host_codes(edges: BinEdges, table: Table, order: Sequence[int]) -> UInt[np.
     exact, upper = edges.exact, edges.upper
     bins = empty_for_device((edges.n_features, table.shape[0]), edges.code_dtype)
     remaining: Sequence[int] = range(edges.n_features)
-    if table.matrix is not None and native.can_bin(table.matrix):
+    if table.matrix is not None and bins.itemsize <= native.WIDEST and native.can_bin(table.matrix):
         # An array has no names, so its columns are in order. Those with categories are written over below.
         sorted_edges = upper if table.matrix.dtype == np.float32 else exact
         native.fill_codes(table.matrix, sorted_edges, bins, native.ALL_THREADS)

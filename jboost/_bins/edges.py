@@ -43,7 +43,7 @@ class BinEdges:
     n_codes : int
         The width of a histogram that holds every code: a multiple of 32, or 16.
     max_bins : int
-        The limit that was asked for.
+        The limit that was asked for; 2^31 - 64, which is none, where every distinct value has a bin.
     features : Features
         Names and categories.
 
@@ -79,8 +79,8 @@ class BinEdges:
 
     @property
     def code_dtype(self) -> np.dtype:
-        """The dtype of a bin code: uint8 up to 255 value bins, uint16 beyond."""
-        return np.dtype(np.uint8 if self.n_codes <= 256 else np.uint16)
+        """The dtype of a bin code: uint8 up to 255 value bins, uint16 up to 65535, uint32 beyond."""
+        return np.min_scalar_type(self.n_codes - 1)
 
 
 def edges_from_exact(

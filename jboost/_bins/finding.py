@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from jboost._bins.arguments import MAX_MAX_BINS
 from jboost._bins.categories import Categories, find_categories
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
 from jboost._bins.quantiles import column_edges
@@ -29,24 +30,30 @@ def find_edges(
     missing: float | None,
 ) -> BinEdges:
     """Find the edges of the rows that count; `missing` is remembered, and was left out by the table."""
+    most_categories = min(max_bins, MAX_MAX_BINS)
 
     def find(j: int) -> tuple[np.ndarray, Categories | None]:
         if categorical[j]:
             factor = table.factor(j)
-            return np.zeros(0), find_categories(factor.values, factor.index[rows], weight, max_bins)
+            return np.zeros(0), find_categories(factor.values, factor.index[rows], weight, most_categories)
         return column_edges(table.numbers(j)[rows], weight, max_bins), None
 
     found, known = zip(*map_columns(find, range(table.shape[1]), table.shape[0]), strict=True)
+    return as_edges(found, Features(table.names, known, missing), max_bins)
+
+
+def as_edges(found: Sequence[Float[np.ndarray, " e"]], features: Features, max_bins: int) -> BinEdges:
+    """Put the edges of all columns, or the categories of some, together."""
     most_bins = max(
-        max(c.codes, default=0) if c else row.size + 1 for row, c in zip(found, known, strict=True)
+        max(c.codes, default=0) if c else row.size + 1
+        for row, c in zip(found, features.categories, strict=True)
     )
     n_codes = 16 if most_bins < 16 else -(-(most_bins + 1) // 32) * 32
-    exact = np.full(
-        (len(found), n_codes - 2), np.inf
-    )  # the shape follows from n_codes alone: few compilations
+    # The shape follows from n_codes alone: few compilations.
+    exact = np.full((len(found), n_codes - 2), np.inf)
     for j, row in enumerate(found):
         exact[j, : row.size] = row
-    return edges_from_exact(exact, n_codes, max_bins, Features(table.names, known, missing))
+    return edges_from_exact(exact, n_codes, max_bins, features)
 
 
 def map_columns(function: Callable[[int], _T], columns: Sequence[int], n_rows: int) -> list[_T]:

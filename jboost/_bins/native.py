@@ -13,6 +13,7 @@ from jaxtyping import Float, UInt
 from jboost._bins.host import numeric_codes
 from jboost._runtime import library
 
+WIDEST = 2  # bytes of a code that the C++ version writes
 ALL_THREADS = 1 << 30  # as many as the library may use
 _NAMES = {np.dtype(np.float32): "jboost_bin_float32", np.dtype(np.float64): "jboost_bin_float64"}
 
@@ -82,7 +83,7 @@ def fill_column(
     codes: UInt[np.ndarray, " n"],
 ) -> None:
     """Write the codes of one column as `numeric_codes` returns them, on the calling thread."""
-    if can_bin(values):
+    if codes.itemsize <= WIDEST and can_bin(values):
         edges = upper if values.dtype == np.float32 else exact
         fill_codes(values[:, None], edges[None], codes[None], 1)
     else:

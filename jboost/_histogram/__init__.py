@@ -38,7 +38,7 @@ def build_histogram(
     Parameters
     ----------
     bins
-        Bin codes below `n_codes`, uint8 or uint16 [f, n]. A larger one is counted in another cell or nowhere.
+        Bin codes below `n_codes`, uint8, uint16 or uint32 [f, n]. A larger one is counted in another cell or nowhere.
     slot
         Where each row is counted, int32 or uint32 [n]. Rows with slot < 0 or slot >= n_slots are ignored.
     values
@@ -71,7 +71,8 @@ def build_histogram(
     [[5, 1], [5, 2]]
     """
     _check(bins, slot, values, n_slots, n_codes)
-    return _build(bins, slot, values, n_slots, n_codes, native_available())
+    in_cpp = bins.dtype != jnp.uint32 and native_available()
+    return _build(bins, slot, values, n_slots, n_codes, in_cpp)
 
 
 @partial(jax.jit, static_argnames=("n_slots", "n_codes", "in_cpp"))
@@ -124,7 +125,7 @@ def with_siblings(
 
 def _check(bins, slot, values, n_slots, n_codes):
     for name, array, allowed in (
-        ("bins", bins, (jnp.uint8, jnp.uint16)),
+        ("bins", bins, (jnp.uint8, jnp.uint16, jnp.uint32)),
         ("slot", slot, (jnp.int32, jnp.uint32)),
         ("values", values, (jnp.int32,)),
     ):

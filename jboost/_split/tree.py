@@ -25,7 +25,7 @@ class Tree:
         For a categorical feature, the set of codes that go right, 32 to a word. None in a model without categorical
         features.
     gain : float [s]
-        What the split gained; 0 where nothing is split.
+        What the split gained, gamma taken off unless trees are pruned afterwards; 0 where nothing is split.
 
     Examples
     --------

@@ -5,6 +5,7 @@ from jboost._tree.columns import Columns, GradientPairs
 from jboost._tree.engines import Engine, arrange, arrange_on_host, choose_engine
 from jboost._tree.growth import Growth
 from jboost._tree.leaves import category_words, leaf_index, take_leaves, tree_depth
+from jboost._tree.pruning import grow_and_prune
 
 __all__ = [
     "Columns",
@@ -16,6 +17,7 @@ __all__ = [
     "arrange_on_host",
     "category_words",
     "choose_engine",
+    "grow_and_prune",
     "leaf_index",
     "take_leaves",
     "tree_depth",

@@ -17,15 +17,18 @@ from jboost._histogram import check_size
 from jboost._runtime import library
 from jboost._runtime.library import by_platform
 from jboost._runtime.padding import pad_axis
-from jboost._runtime.typing import Reduce, as_array
+from jboost._runtime.typing import Layout, Reduce, as_array
 from jboost._spec import Spec
 from jboost._split import Rules, Tree
-from jboost._tree import native
+from jboost._tree import native, sorted_columns
 from jboost._tree.columns import Bins, Columns, GradientPairs, Grouped
 from jboost._tree.growth import Growth
 from jboost._tree.levels import grow_by_level
+from jboost._tree.proposing import grow_on_proposals, proposed_layout
 
 Grown = tuple[Tree, Int[Array, " n"]]
+FEW_CODES = 256  # of one byte: tables of them stay in the cache
+CODES_PER_ROW = 2.5  # of all nodes, for each row of all levels, from which on sorted columns are faster
 
 
 class Engine(NamedTuple):
@@ -42,14 +45,23 @@ class Engine(NamedTuple):
         one has all.
     grouped : bool
         Whether it wants the codes of up to eight columns side by side for each row, rather than [f n].
+    sorted : bool
+        Whether it wants the rows of each column by rising code, beside their codes: [f n 2].
     """
 
     name: str
     grow: Callable[..., Grown]
     grouped: bool
+    sorted: bool = False
 
 
-def choose_engine(spec: Spec, growth: Growth | None = None, divided: bool = False) -> Engine:
+def choose_engine(
+    spec: Spec,
+    growth: Growth | None = None,
+    divided: bool = False,
+    layout: Layout | None = None,
+    n_rows: int = 0,
+) -> Engine:
     """Return the fastest engine that can grow such trees here.
 
     Parameters
@@ -60,23 +72,53 @@ def choose_engine(spec: Spec, growth: Growth | None = None, divided: bool = Fals
         Constraints, which the C++ library does not know; nor does it splits by the whole matrix of a full Hessian.
     divided : bool
         Whether the rows are divided among several devices.
+    layout, n_rows : Layout and int, optional
+        Of the columns, where codes may be many.
     """
+    if layout is not None and spec.n_candidates is not None and spec.n_candidates < layout.n_codes - 1:
+        engine = _engine_for(spec, growth, divided, proposed_layout(spec, layout), n_rows)
+        name = f"{engine.name}, on candidates proposed for each tree"
+        return Engine(name, grow_on_proposals(engine, arrange), grouped=False)
+    return _engine_for(spec, growth, divided, layout, n_rows)
+
+
+def _engine_for(
+    spec: Spec, growth: Growth | None, divided: bool, layout: Layout | None, n_rows: int
+) -> Engine:
     if not library.in_use():
         return PLAIN
-    if not _whole_tree_supports(spec, growth, divided):
+    on_cpu_alone = set(jax.extend.backend.backends()) == {"cpu"}
+    if layout is not None and on_cpu_alone and _sorted_is_best(spec, growth, divided, layout, n_rows):
+        return SORTED
+    fits = layout is None or layout.n_codes <= native.MAX_CODES
+    if not fits or not _whole_tree_supports(spec, growth, divided):
         return BY_LEVEL
-    return WHOLE_TREE if set(jax.extend.backend.backends()) == {"cpu"} else BY_PLATFORM
+    return WHOLE_TREE if on_cpu_alone else BY_PLATFORM
 
 
 def arrange_on_host(engine: Engine, bins: Any, n_rows: int) -> Bins | Grouped:
     """Add rows up to `n_rows` to concrete bins [f n], and lay them out as the engine reads them."""
     host = np.asarray(bins)
+    if engine.sorted:
+        return as_array(sorted_columns.sort_on_host(host, n_rows))
     return as_array(native.group_on_host(host, n_rows) if engine.grouped else pad_axis(host, n_rows, axis=1))
 
 
 def arrange(engine: Engine, bins: Bins) -> Bins | Grouped:
     """Lay traced bins [f n] out as the engine reads them."""
+    if engine.sorted:
+        return sorted_columns.sort_columns(bins)
     return native.group_columns(bins) if engine.grouped else bins
+
+
+def _sorted_is_best(spec: Spec, growth: Growth | None, divided: bool, layout: Layout, n_rows: int) -> bool:
+    """Say whether to look at each row on each level is possible, and takes less time than at each code of each node."""
+    is_known = growth is None and not divided and not spec.crosses_outputs and not layout.categorical
+    if spec.symmetric or not is_known or spec.max_depth > sorted_columns.MAX_DEPTH:
+        return False
+    codes, rows = layout.n_codes * 2**spec.max_depth, n_rows * spec.max_depth
+    many = layout.n_codes > FEW_CODES and codes > CODES_PER_ROW * rows
+    return (many or layout.n_codes > native.MAX_CODES) and sorted_columns.is_available()
 
 
 def _whole_tree_supports(spec: Spec, growth: Growth | None, divided: bool) -> bool:
@@ -96,6 +138,18 @@ def _grow_whole(
     n_nodes = max(2**rules.spec.max_depth // 4, 1)
     check_size(columns.layout.n_codes, rules.factor.size, n_nodes, columns.allowed.shape[1])
     return native.grow_tree(columns, derivatives, active, rules)
+
+
+def _grow_sorted(
+    columns: Columns,
+    derivatives: GradientPairs,
+    active: Bool[Array, " n"],
+    rules: Rules,
+    growth: Growth | None = None,
+    key: Array | None = None,
+    reduce: Reduce | None = None,
+) -> Grown:
+    return sorted_columns.grow_sorted(columns, derivatives, active, rules)
 
 
 def _grow_by_platform(
@@ -124,6 +178,7 @@ def _grow_by_platform(
 
 
 WHOLE_TREE = Engine("a whole tree in C++", _grow_whole, grouped=True)
+SORTED = Engine("a whole tree in C++ from sorted columns", _grow_sorted, grouped=False, sorted=True)
 BY_PLATFORM = Engine("a whole tree in C++ on a CPU, by level elsewhere", _grow_by_platform, grouped=False)
 BY_LEVEL = Engine("by level in JAX, with histograms and sums in C++", grow_by_level, grouped=False)
 PLAIN = Engine("by level in plain JAX", grow_by_level, grouped=False)

@@ -37,7 +37,7 @@ def grow_by_level(
 ) -> tuple[Tree, Int[Array, " n"]]:
     """Return the splits in level order and the leaf of every row; see `Engine`."""
     spec, layout = rules.spec, columns.layout
-    statistics = _in_fixed_point(derivatives, active, rules)
+    statistics = in_fixed_point(derivatives, active, rules)
     node = jnp.zeros(columns.bins.shape[1], dtype=jnp.int32)
     slot = jnp.where(active, 0, jnp.ones_like(node))
     built_right = jnp.zeros(1, dtype=bool)
@@ -78,7 +78,7 @@ def child_of(node: Int[Array, " n"], goes_right: Bool[Array, " n"]) -> Int[Array
     return 2 * node + goes_right.astype(node.dtype)
 
 
-def _in_fixed_point(derivatives: GradientPairs, active: Bool[Array, " n"], rules: Rules) -> Int[Array, "n c"]:
+def in_fixed_point(derivatives: GradientPairs, active: Bool[Array, " n"], rules: Rules) -> Int[Array, "n c"]:
     """Round g and h of each output, and of each two, and count rows if need be."""
     found = jnp.stack(derivatives[:2], axis=-1).reshape(active.size, rules.n_pairs)
     if derivatives.cross is not None:

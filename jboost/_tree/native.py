@@ -19,6 +19,7 @@ TARGET = "jboost_grow_tree"
 GROUPING = "jboost_group_columns"
 GROUP = 8  # most columns of a group
 MAX_DEPTH = 24  # of the kernel
+MAX_CODES = 2**16  # of two bytes
 NUMBERS = ("reg_lambda", "reg_alpha", "gamma", "min_child_weight", "cat_smooth")  # in the order of the kernel
 
 

@@ -110,6 +110,7 @@ def make_problem(
     bins = as_array(binned.bins)
     if growth is None and (is_traced(hyper.colsample_bynode) or float(hyper.colsample_bynode) < 1):
         growth = columns_by_node
+    layout = edges_layout(binned.edges, binned.has_missing)
     return Problem(
         bins=bins,
         train=train,
@@ -122,8 +123,8 @@ def make_problem(
         sampler=None if sampler is None else parametrised(sampler),
         units=units_of_one(loss.n_outputs or 1, train.weight.dtype),  # until the base score is known
         spec=spec,
-        layout=edges_layout(binned.edges, binned.has_missing),
-        engine=choose_engine(spec, growth),
+        layout=layout,
+        engine=choose_engine(spec, growth, layout=layout, n_rows=train.weight.size),
         growth=growth,
     )
 
@@ -247,7 +248,7 @@ def pad(problem: Problem, numbers_per_row: int) -> Problem:
     train, valid, metric = problem.train, problem.valid, problem.metric
     n_rows = reusable_size(train.weight.size, numbers_per_row) if problem.loss.pads else train.weight.size
     divided = mesh_for(n_rows) is not None
-    engine = choose_engine(problem.spec, problem.growth, divided)
+    engine = choose_engine(problem.spec, problem.growth, divided, problem.layout, n_rows)
     bins = arrange_on_host(engine, problem.bins, n_rows)
     problem = dataclasses.replace(problem, engine=engine, bins=bins, train=pad_rows(train, n_rows))
     if valid is not None and (problem.loss.pads if metric is None else metric.pads):

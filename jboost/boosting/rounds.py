@@ -32,7 +32,7 @@ from jboost._runtime.typing import Layout, as_array, over_devices, pytree, stati
 from jboost._sampling import sample_columns, sample_rows
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
-from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, take_leaves
+from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, grow_and_prune, take_leaves
 from jboost._tree.columns import Bins, Grouped
 from jboost.boosting.best_round import has_had_enough, improves, signed
 from jboost.metrics import Metric
@@ -267,7 +267,8 @@ def _grow(
         if spec.counts_rows:
             in_order = jnp.append(in_order, 1.0)
         rules = Rules(hyper, in_order, spec)
-        return engine.grow(columns, pairs, active, rules, problem.growth, key, reduce)
+        given = columns, pairs, active, rules, problem.growth, key, reduce
+        return grow_and_prune(engine, *given) if spec.post_prune else engine.grow(*given)
 
     def grow_one(g: Float[Array, " n"], h: Float[Array, " n"], factors: Float[Array, " 2"]) -> Any:
         return grow(GradientPairs(g[:, None], h[:, None]), factors[None])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jboost._bins.arguments import EXACT, MAX_MAX_BINS
 from jboost._runtime.typing import WORD
 from jboost._spec import MAX_DEPTH
 
@@ -70,9 +71,11 @@ def _check_choices(record: dict[str, Any]) -> None:
 
 def _check_features(record: dict[str, Any]) -> None:
     n_codes, max_bins = record["n_codes"], record["max_bins"]
-    valid = _is_int(n_codes, 16, 65536) and (n_codes == 16 or n_codes % 32 == 0)
-    _expect(valid, "n_codes", "16 or a multiple of 32 up to 65536", n_codes)
-    _expect(_is_int(max_bins, 2, 65534), "max_bins", "2 to 65534", max_bins)
+    valid = _is_int(max_bins, 2, MAX_MAX_BINS) or (type(max_bins) is int and max_bins == EXACT)
+    _expect(valid, "max_bins", f"2 to {MAX_MAX_BINS}, or {EXACT}", max_bins)
+    most = EXACT if max_bins == EXACT else 65536
+    valid = _is_int(n_codes, 16, most) and (n_codes == 16 or n_codes % 32 == 0)
+    _expect(valid, "n_codes", f"16 or a multiple of 32 up to {most}", n_codes)
     missing = record.get("missing", 0.0)
     _expect(type(missing) is float and np.isfinite(missing), "missing", "a finite number", missing)
     categories, names = record["categories"], record["names"]

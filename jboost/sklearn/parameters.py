@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -26,6 +26,8 @@ class Parameters(BaseEstimator):
     split_hessian: str = Spec.split_hessian
     sketch_size: int | None = Spec.sketch_size
     sketch: str = Spec.sketch
+    post_prune: bool = Spec.post_prune
+    n_candidates: int | None = Spec.n_candidates
     learning_rate: float = Hyper.learning_rate
     reg_lambda: float = Hyper.reg_lambda
     reg_alpha: float = Hyper.reg_alpha
@@ -39,7 +41,7 @@ class Parameters(BaseEstimator):
     colsample_bynode: float = Hyper.colsample_bynode
     cat_smooth: float = Hyper.cat_smooth
     base_score: Any = None
-    max_bins: int = 255
+    max_bins: int | Literal["exact"] = 255
     categorical_features: Any = None
     missing: float | None = np.nan
     early_stopping: bool | str = "auto"

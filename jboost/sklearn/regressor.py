@@ -35,7 +35,7 @@ class JBoostRegressor(RegressorMixin, Boosting):
     quantile : float, optional
         The level for `loss="quantile"`; no other loss reads it. Quantiles of separate fits may cross.
     n_estimators, max_depth, grow_policy, multi_output, min_child_samples, max_cat_to_onehot, penalties, split_hessian,
-    sketch_size, sketch
+    sketch_size, sketch, post_prune, n_candidates
         Shapes and choices of the fit: see `jboost.Spec`.
     learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, max_delta_step
         Numbers of the fit: see `jboost.Hyper`.
@@ -50,8 +50,8 @@ class JBoostRegressor(RegressorMixin, Boosting):
     base_score : float or float [k], optional
         The score that a fit starts from, before the inverse link: log odds, or the logarithm of a mean. The best
         constant under the loss by default.
-    max_bins : int, default 255
-        The most bins of a feature, 2 to 65534, missing values apart.
+    max_bins : int or "exact", default 255
+        The most bins of a feature, 2 to 65534, missing values apart; "exact" tries a split between any two values.
     categorical_features : list of str, list of int or mask, optional
         Features to treat as categories, beside the data frame columns of a category, enum or string dtype. A
         category that `fit` has not seen goes where missing values go.
