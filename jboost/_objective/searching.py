@@ -16,8 +16,9 @@ from jboost._runtime.closures import with_explicit_closure
 from jboost._runtime.rules import within_its_rule
 
 SUFFICIENT = 0.25  # of what its slope promises: so much a step must lower the objective by
-FLATTER = 0.5  # times what was left to gain: so much less must be left after a step within rounding
+FLATTER = 0.9  # times what was left to gain: no more may be left after a step within rounding
 SHORTEST = 2.0**-60  # of a Newton step: a shorter one is none
+SHORT_IN_ROUNDING = 0.25  # where what is left to gain is lost in rounding
 MOST_PASSES = 200
 MOST_DOUBLINGS = 100  # of a bracket
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -45,7 +46,7 @@ def descend(
     """Minimise m objectives (or m k) from the origin by Newton steps with backtracking.
 
     A step is halved until it lowers the objective by a quarter of what the slope promises (Armijo 1966), or, where the
-    objective is lost in rounding, until half as much is left to gain. `size` is that of the terms of an objective.
+    objective is lost in rounding, until less is left to gain. `size` is that of the terms of an objective.
     """
     eps = jnp.finfo(origin.dtype).eps
     rounding = ROUNDING * eps * size
@@ -62,7 +63,8 @@ def descend(
             lambda new, old: jnp.where(accept, new, old), (trial, there), (state.value, here)
         )
         factor = jnp.where(accept, 1, state.factor / 2)
-        stuck = ~accept & ((here.gain <= rounding) | (factor < SHORTEST))
+        shortest = jnp.where(here.gain <= rounding, SHORT_IN_ROUNDING, SHORTEST)
+        stuck = ~accept & (factor < shortest)
         done = state.done | stuck | (now.gain <= eps**2 * size)
         return _Descent(value, now, factor, done, state.n_passes + 1)
 
