@@ -13,11 +13,12 @@ from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
 from jboost._objective.base_score import best_constant, solve
-from jboost._objective.derivatives import value_by_row
+from jboost._objective.derivatives import ROUNDING, value_by_row
 from jboost._objective.leaf_rules import newton_step
 from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows
 from jboost._objective.searching import (
+    SHORTEST,
     Place,
     descend,
     divided,
@@ -77,6 +78,9 @@ class Exact:
     gain in the floats. The golden section finds the minimum of a convex loss to about the root of the rounding, and a
     kink, such as a median, to the rounding; `Quantile` is exact and faster there.
 
+    What is left of a value after shrinkage lowers the loss of its leaf too: where that of a loss that is not convex
+    would rise, the value is halved. With trees for each output, the steps of all of them together may still raise it.
+
     The derivative of a leaf value is that of the implicit function, by the true second derivatives at the minimum, and
     so are second derivatives. A leaf without a second derivative there, such as one of absolute errors, has none: take
     `Quantile`, whose derivative is that of the rows it selects.
@@ -97,7 +101,6 @@ class Exact:
 
     search: Search | None = None
     needs_all_rows: ClassVar[bool] = False
-    descends: ClassVar[bool] = True
     of_one_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -111,10 +114,14 @@ class Exact:
             leaves = dataclasses.replace(leaves, loss=dataclasses.replace(loss, hessian="diagonal"))
         together = by_newton and leaves.leaf.ndim == 1 and k > 1
         search = _by_newton if by_newton else _by_golden_section
-        origin = jnp.zeros((leaves.n_leaves, k), leaves.score.dtype)
-        value = found_by(lambda origin: search(leaves, origin, together), origin)
+
+        def find(origin: Float[Array, "l k"]) -> tuple[Array, Array]:
+            value = search(leaves, origin, together)
+            return value, _share_that_lowers(leaves, value, together)
+
+        value, share = found_by(find, jnp.zeros((leaves.n_leaves, k), leaves.score.dtype))
         step = _implicit_step_together if together else _implicit_step
-        return with_derivatives_of(value, step(leaves, step(leaves, value)))
+        return share * with_derivatives_of(value, step(leaves, step(leaves, value)))
 
     def base_score(self, loss: Any, rows: Rows, reduce: Reduce | None) -> Float[Array, " k"]:
         """Minimise the loss over all constants."""
@@ -122,7 +129,7 @@ class Exact:
 
 
 def _by_newton(leaves: Leaves, origin: Float[Array, "l k"], together: bool) -> Float[Array, "l k"]:
-    change_from_here = change_of_rows(leaves)
+    objective = _objective(leaves, together)
 
     def at(value: Float[Array, "l k"]) -> Place:
         moved = leaves.moved_by(value)
@@ -130,10 +137,7 @@ def _by_newton(leaves: Leaves, origin: Float[Array, "l k"], together: bool) -> F
         slope = moved.sum_of_g() + leaves.hyper.reg_lambda * value
         less_alpha = leaves.hyper.reg_alpha * (jnp.abs(target) - jnp.abs(value))
         gain = -(slope * (target - value) + less_alpha)
-        change, penalty = _by_leaf(leaves, change_from_here(value)), penalty_of(leaves, value)
-        if together:
-            penalty, gain = (part.sum(axis=1, keepdims=True) for part in (penalty, gain))
-        return Place(change + penalty, target, gain)
+        return Place(objective(value), target, gain.sum(axis=1, keepdims=True) if together else gain)
 
     size = _by_leaf(leaves, size_of_rows(leaves))
     if together:
@@ -142,11 +146,7 @@ def _by_newton(leaves: Leaves, origin: Float[Array, "l k"], together: bool) -> F
 
 
 def _by_golden_section(leaves: Leaves, origin: Float[Array, "l k"], together: bool) -> Float[Array, "l k"]:
-    change_from_here, shape = change_of_rows(leaves), leaves.score.shape
-
-    def change_at(value: Float[Array, "l k"]) -> Float[Array, "l k"]:
-        return _by_leaf(leaves, change_from_here(value)) + penalty_of(leaves, value)
-
+    objective, shape = _objective(leaves, together), leaves.score.shape
     of_g = 1 if leaves.units is None else leaves.units.of_g[None]
     size = jnp.broadcast_to(size_of_rows(leaves)[:, None], shape)
     steep = jnp.abs(leaves.derivatives.g) * of_g
@@ -155,7 +155,35 @@ def _by_golden_section(leaves: Leaves, origin: Float[Array, "l k"], together: bo
     step = jnp.where((step > 0) & jnp.isfinite(step), step, jnp.ones_like(origin))
     bound = leaves.hyper.max_delta_step
     bound = jnp.where(bound > 0, bound, jnp.inf)
-    return golden_section(lambda value: one_by_one(change_at, value), step, bound, size)
+    return golden_section(lambda value: one_by_one(objective, value), step, bound, size)
+
+
+def _objective(leaves: Leaves, together: bool) -> Callable[[Float[Array, "l k"]], Float[Array, "l #k"]]:
+    """Return the function (leaf values) -> by how much the loss of each leaf rises, with its penalties."""
+    of_rows = change_of_rows(leaves)
+
+    def objective(value: Float[Array, "l k"]) -> Float[Array, "l #k"]:
+        penalty = penalty_of(leaves, value)
+        penalty = penalty.sum(axis=1, keepdims=True) if together else penalty
+        return _by_leaf(leaves, of_rows(value)) + penalty
+
+    return objective
+
+
+def _share_that_lowers(leaves: Leaves, value: Float[Array, "l k"], together: bool) -> Float[Array, "l #k"]:
+    """Return the share of each value, halved so often that what is left after shrinkage raises no objective."""
+    objective, rate = _objective(leaves, together), leaves.hyper.learning_rate
+    size = _by_leaf(leaves, size_of_rows(leaves))
+    rounding = ROUNDING * jnp.finfo(size.dtype).eps * (size if together else jnp.broadcast_to(size, value.shape))
+
+    def halve(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        share = state[0]
+        taken = rate * share * value
+        rises = ~((objective(taken) if together else one_by_one(objective, taken)) <= rounding)
+        share = jnp.where(rises, jnp.where(share < SHORTEST, 0, share / 2), share)
+        return share, jnp.any(rises & (share > 0))
+
+    return jax.lax.while_loop(lambda state: state[1], halve, (jnp.ones_like(rounding), jnp.asarray(True)))[0]
 
 
 def one_by_one(function: Callable[[Float[Array, "l k"]], Any], value: Float[Array, "l k"]) -> Any:

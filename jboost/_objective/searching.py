@@ -125,8 +125,8 @@ def _bracket(
     return sides[0], sides[1]
 
 
-def found_by(search: Callable[[Array], Array], origin: Array) -> Array:
-    """Return what a search from the origin finds, as a constant; a derivative in reverse does not search again."""
+def found_by(search: Callable[[Array], Any], origin: Array) -> Any:
+    """Return the arrays that a search from the origin finds, as constants; a derivative does not search again."""
     explicit, closed_over = with_explicit_closure(search, origin)
     return kept(jax.lax.stop_gradient(explicit(*jax.lax.stop_gradient((origin, *closed_over)))))
 
