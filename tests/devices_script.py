@@ -12,8 +12,21 @@ import numpy as np
 from jax.sharding import Mesh
 
 import jboost
-from jboost import BatchLoss, Exact, GroupLoss, Hyper, LineSearch, Loss, Newton, OneStep, PathSmoothing, Quantile
-from jboost import Spec, _devices, losses
+from jboost import (
+    BatchLoss,
+    Exact,
+    GroupLoss,
+    Hyper,
+    LineSearch,
+    Loss,
+    Newton,
+    OneStep,
+    PathSmoothing,
+    Quantile,
+    Spec,
+    _devices,
+    losses,
+)
 from jboost._runtime import programs
 from jboost.boosting import chunks, preparing
 
@@ -74,7 +87,9 @@ def tail(score, y):
     return jnp.exp(score) - jnp.abs(y) * score
 
 
-M_TREEBOOST = dataclasses.replace(losses.huber(centred=False), leaf=OneStep(Quantile(0.5), hessian="first_order"))
+M_TREEBOOST = dataclasses.replace(
+    losses.huber(centred=False), leaf=OneStep(Quantile(0.5), hessian="first_order")
+)
 
 
 def steepest(key, g, h, weight):

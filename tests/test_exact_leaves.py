@@ -12,8 +12,21 @@ import pytest
 from scipy import optimize
 
 import jboost
-from jboost import BatchLoss, Exact, GroupLoss, Hyper, LeafRule, LineSearch, Loss, Newton, OneStep, PathSmoothing
-from jboost import Quantile, Spec, losses
+from jboost import (
+    BatchLoss,
+    Exact,
+    GroupLoss,
+    Hyper,
+    LeafRule,
+    LineSearch,
+    Loss,
+    Newton,
+    OneStep,
+    PathSmoothing,
+    Quantile,
+    Spec,
+    losses,
+)
 
 N = 200
 RNG = np.random.default_rng(0)
@@ -60,7 +73,9 @@ def test_a_leaf_minimises_the_loss_and_the_penalties(rule, x64):
                 total = np.sum(WEIGHT[rows] * poisson(float(model.base[0]) + value, SKEWED[rows]))
                 return total + hyper.reg_lambda / 2 * value**2 + hyper.reg_alpha * abs(value)
 
-            best = optimize.minimize_scalar(objective, bounds=(-limit, limit), method="bounded", options={"xatol": 1e-10})
+            best = optimize.minimize_scalar(
+                objective, bounds=(-limit, limit), method="bounded", options={"xatol": 1e-10}
+            )
             assert objective(leaf) <= best.fun + 1e-9  # pyright: ignore
             np.testing.assert_allclose(leaf, best.x, atol=1e-6)  # pyright: ignore
 
@@ -70,7 +85,11 @@ def test_the_loss_falls_further_than_by_one_newton_step():
     found = {}
     for name, rule in (("newton", Newton()), ("exact", Exact())):
         _, history = jboost.fit(
-            with_rule(losses.poisson, rule), DATA, SKEWED, spec=dataclasses.replace(ONE, n_estimators=5), hyper=PLAIN
+            with_rule(losses.poisson, rule),
+            DATA,
+            SKEWED,
+            spec=dataclasses.replace(ONE, n_estimators=5),
+            hyper=PLAIN,
         )
         found[name] = np.asarray(history.train_loss)
         assert (np.diff(found[name]) <= 0).all()
@@ -86,7 +105,7 @@ def test_the_golden_section_finds_the_weighted_median():
         model, added = fit_one(searched, unit * y)
         known, expected = fit_one(losses.absolute_error, unit * y)
         np.testing.assert_array_equal(model.trees.feature, known.trees.feature)
-        rounding = np.finfo(np.float32).eps * unit * np.sum(WEIGHT * np.abs(y))
+        rounding = float(np.finfo(np.float32).eps * unit * np.sum(WEIGHT * np.abs(y)))
         np.testing.assert_allclose(added, expected, atol=rounding)
 
 
@@ -154,11 +173,15 @@ def test_a_step_of_steepest_descent_is_as_long_as_scipy_says(search, x64):
             leaves.append(h[here][0])
 
         def objective(length, h=h, leaves=np.array(leaves), hyper=hyper, base=base):
-            penalty = hyper.reg_lambda / 2 * np.sum((length * leaves) ** 2) + hyper.reg_alpha * np.sum(np.abs(length * leaves))
+            penalty = hyper.reg_lambda / 2 * np.sum((length * leaves) ** 2) + hyper.reg_alpha * np.sum(
+                np.abs(length * leaves)
+            )
             return np.sum(WEIGHT * poisson(base + length * h, SKEWED)) + penalty
 
         longest = hyper.max_delta_step / np.abs(h).max() if hyper.max_delta_step else 10.0
-        best = optimize.minimize_scalar(objective, bounds=(0, longest), method="bounded", options={"xatol": 1e-10})
+        best = optimize.minimize_scalar(
+            objective, bounds=(0, longest), method="bounded", options={"xatol": 1e-10}
+        )
         np.testing.assert_allclose(added, best.x * h, atol=1e-6)  # pyright: ignore
 
 
@@ -194,7 +217,9 @@ def test_derivatives_go_through_what_was_searched_for(loss, x64):
     def risk(ridge, weight):
         hyper = Hyper(learning_rate=0.3, reg_lambda=ridge, min_child_weight=0.0)
         weight = jnp.asarray(WEIGHT).at[3].set(weight)
-        model, _ = jboost.fit(loss, DATA, y, spec=dataclasses.replace(ONE, n_estimators=2), hyper=hyper, sample_weight=weight)
+        model, _ = jboost.fit(
+            loss, DATA, y, spec=dataclasses.replace(ONE, n_estimators=2), hyper=hyper, sample_weight=weight
+        )
         return jnp.sum(jnp.sin(jboost.predict(model, DATA)))
 
     slope, step = jax.jit(jax.grad(risk, argnums=(0, 1))), 1e-4
@@ -245,7 +270,9 @@ def test_values_are_smoothed_from_the_root_down(x64):
             share = WEIGHT[node].sum() / (WEIGHT[node].sum() + strength)
             value = share * own(node) + (1 - share) * value
         np.testing.assert_allclose(model.leaf_value[0, leaf, 0], value, rtol=1e-9)
-    none, _ = fit_one(with_rule(losses.squared_error, PathSmoothing(0.0)), SKEWED, hyper, spec=spec, base_score=1.0)
+    none, _ = fit_one(
+        with_rule(losses.squared_error, PathSmoothing(0.0)), SKEWED, hyper, spec=spec, base_score=1.0
+    )
     np.testing.assert_allclose(none.leaf_value, plain.leaf_value, rtol=1e-12)
 
 
@@ -267,10 +294,14 @@ def test_what_does_not_fit_is_refused():
         OneStep(start=0.5)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="strength must be finite and at least 0, got -1"):
         PathSmoothing(-1.0)
-    with pytest.raises(ValueError, match=r'hessian must be "diagonal" or "first_order" with leaf=PathSmoothing'):
+    with pytest.raises(
+        ValueError, match=r'hessian must be "diagonal" or "first_order" with leaf=PathSmoothing'
+    ):
         jboost.fit(with_rule(losses.softmax(3), PathSmoothing(), hessian="full"), DATA, np.arange(N) % 3)
     with pytest.raises(TypeError, match="centred must be True or False, got 1"):
         losses.huber(centred=1)  # pyright: ignore[reportArgumentType]
     for rule in (Exact(), LineSearch(), OneStep(), OneStep(Quantile(0.5)), PathSmoothing()):
         assert isinstance(rule, LeafRule)
-        assert isinstance(jax.tree.map(lambda leaf: leaf, Loss(losses.squared_error.function, leaf=rule)).leaf, type(rule))
+        assert isinstance(
+            jax.tree.map(lambda leaf: leaf, Loss(losses.squared_error.function, leaf=rule)).leaf, type(rule)
+        )

@@ -68,7 +68,7 @@ def quantile(values: np.ndarray, level: float) -> float:
 def by_hand(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return a target and the scores after one round of the algorithm of that name, as it is printed."""
     y = CLASSES if name in ("L2_TreeBoost", "log odds") else NUMBERS
-    z, mean = 2 * y - 1, y.mean()
+    z, mean, delta = 2 * y - 1, y.mean(), np.nan
     if name == "LS_Boost":
         start, r = y.mean(), y - y.mean()
     elif name == "LAD_TreeBoost":
@@ -175,9 +175,7 @@ def test_every_round_of_several_classes_is_that_of_scikit_learn(x64):
     model, _ = jboost.fit(loss, ROWS, y, spec=spec, hyper=hyper, sample_weight=WEIGHT)
     known = GradientBoostingClassifier(n_estimators=4, max_depth=2, learning_rate=0.5, random_state=0)
     known.fit(ROWS, y, sample_weight=WEIGHT)
-    stages = zip(
-        jboost.staged_predict(model, ROWS), known.staged_decision_function(ROWS), strict=True
-    )
+    stages = zip(jboost.staged_predict(model, ROWS), known.staged_decision_function(ROWS), strict=True)
     for found, expected in stages:
         found = np.asarray(found)
         left, right = (one - one.mean(axis=1, keepdims=True) for one in (found, expected))

@@ -174,7 +174,9 @@ def _share_that_lowers(leaves: Leaves, value: Float[Array, "l k"], together: boo
     """Return the share of each value, halved so often that what is left after shrinkage raises no objective."""
     objective, rate = _objective(leaves, together), leaves.hyper.learning_rate
     size = _by_leaf(leaves, size_of_rows(leaves))
-    rounding = ROUNDING * jnp.finfo(size.dtype).eps * (size if together else jnp.broadcast_to(size, value.shape))
+    rounding = (
+        ROUNDING * jnp.finfo(size.dtype).eps * (size if together else jnp.broadcast_to(size, value.shape))
+    )
 
     def halve(state: tuple[Array, Array]) -> tuple[Array, Array]:
         share = state[0]

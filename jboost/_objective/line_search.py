@@ -44,8 +44,8 @@ class LineSearch:
     .. math:: \rho_t = \arg\min_{\rho \ge 0} \sum_i w_i L(y_i, F_{t-1}(x_i) + \rho h_t(x_i))
         + \sum_j \frac{\lambda}{2} (\rho h_{tj})^2 + \alpha |\rho h_{tj}|
 
-    With ``hessian="first_order"`` the direction h is the least-squares fit of a tree to the negative gradient, each leaf
-    the mean of -g (with `reg_lambda` of 0), and the whole is gradient boosting by steepest descent. With another
+    With ``hessian="first_order"`` the direction h is the least-squares fit of a tree to the negative gradient, each
+    leaf the mean of -g (with `reg_lambda` of 0), and the whole is gradient boosting by steepest descent. With another
     `hessian` the direction is that of a Newton step.
 
     Parameters
@@ -142,7 +142,9 @@ def _slopes_along(leaves: Leaves, direction: Float[Array, "l k"]) -> Callable[[A
         return jnp.where(weight > 0, weight * jnp.sum(g * moved, axis=1), 0)
 
     def slopes(length: Float[Array, "1 1"]) -> tuple[Array, Array]:
-        slope, back = jax.vjp(of_rows, leaves.score + length * moved)  # in reverse twice, as a loss may have no more
+        slope, back = jax.vjp(
+            of_rows, leaves.score + length * moved
+        )  # in reverse twice, as a loss may have no more
         (along,) = back(jnp.ones_like(slope))
         slope, bend = total(jnp.stack([slope, jnp.sum(along * moved, axis=1)], axis=1), leaves.reduce)
         ridge = _penalty_along(leaves, direction)
