@@ -1,4 +1,4 @@
-"""Does tree boosting reproduce the example of California housing in "The Elements of Statistical Learning"?
+"""Gradient tree boosting of California housing, beside the figures of "The Elements of Statistical Learning".
 
     python experiments/esl_california.py FOLDER [--seeds N] [--rounds N] [--markdown FILE] [--plot FILE] [--peer]
 

@@ -1,4 +1,4 @@
-"""Leaf rules that search for the minimum of the loss itself, steps of one length, and values smoothed along the path."""
+"""Leaf rules that search for the minimum of the loss, steps of one length, and values smoothed along the path."""
 
 from __future__ import annotations
 
@@ -62,22 +62,24 @@ def test_a_leaf_minimises_the_loss_and_the_penalties(rule, x64):
     """Against scipy, leaf by leaf; the numbers are operands of one program."""
     loss = with_rule(losses.poisson, rule)
     spec = dataclasses.replace(ONE, penalties="absolute")
-    for numbers in ({}, {"reg_lambda": 20.0}, {"reg_alpha": 30.0}, {"max_delta_step": 0.5}):
+    far = np.where(np.arange(N) == 7, 1e12, SKEWED)  # a row whose first steps overflow hides no other
+    cases = [({}, SKEWED if rule.search else far), ({"reg_lambda": 20.0}, SKEWED), ({"reg_alpha": 30.0}, SKEWED)]
+    for numbers, y in [*cases, ({"max_delta_step": 0.5}, SKEWED)]:
         hyper = dataclasses.replace(PLAIN, **numbers)
-        model, added = fit_one(loss, SKEWED, hyper, spec=spec)
-        limit = hyper.max_delta_step or 10.0
+        model, added = fit_one(loss, y, hyper, spec=spec)
+        limit = hyper.max_delta_step or 40.0
         for leaf in np.unique(added):
             rows = added == leaf
 
-            def objective(value, rows=rows, hyper=hyper):
-                total = np.sum(WEIGHT[rows] * poisson(float(model.base[0]) + value, SKEWED[rows]))
+            def objective(value, rows=rows, y=y, hyper=hyper, base=float(model.base[0])):
+                total = np.sum(WEIGHT[rows] * poisson(base + value, y[rows]))
                 return total + hyper.reg_lambda / 2 * value**2 + hyper.reg_alpha * abs(value)
 
             best = optimize.minimize_scalar(
                 objective, bounds=(-limit, limit), method="bounded", options={"xatol": 1e-10}
             )
-            assert objective(leaf) <= best.fun + 1e-9  # pyright: ignore
-            np.testing.assert_allclose(leaf, best.x, atol=1e-6)  # pyright: ignore
+            assert objective(leaf) <= best.fun + 1e-9 * abs(best.fun) + 1e-9  # pyright: ignore
+            np.testing.assert_allclose(leaf, best.x, atol=1e-5)  # pyright: ignore
 
 
 def test_the_loss_falls_further_than_by_one_newton_step():
@@ -122,16 +124,16 @@ def test_an_exponential_leaf_is_half_the_weighted_log_odds(x64):
 def test_a_leaf_of_one_class_and_rows_that_fit_already_are_finite():
     X = np.arange(40.0)[:, None]
     y = (X[:, 0] > 19).astype(float)
-    for search in ("newton", "golden_section"):
-        model, history = jboost.fit(with_rule(losses.logistic, Exact(search)), X, y, spec=ONE, hyper=PLAIN)
-        assert np.isfinite(model.leaf_value).all()
-        assert history.train_loss[-1] < 1e-4
+    model, history = jboost.fit(with_rule(losses.logistic, Exact()), X, y, spec=ONE, hyper=PLAIN)
+    assert np.isfinite(model.leaf_value).all()
+    assert history.train_loss[-1] < 1e-4
     model, _ = jboost.fit(with_rule(losses.squared_error, Exact()), X, np.ones(40), spec=ONE, hyper=PLAIN)
     np.testing.assert_array_equal(model.leaf_value, 0)
 
 
+@pytest.mark.slow
 def test_all_outputs_of_a_leaf_are_minimised_together(x64):
-    """Of a softmax in one leaf the best scores are those of the shares of the classes; so are leaves of the diagonal."""
+    """Of a softmax in one leaf the best scores are those of the shares of the classes, by either Hessian."""
     y = np.digitize(ROWS[:, 0] + 0.3 * RNG.normal(size=N), [-0.4, 0.5])
     for hessian in ("diagonal", "full"):
         model, added = fit_one(with_rule(losses.softmax(3), Exact(), hessian=hessian), y)
@@ -172,7 +174,9 @@ def test_a_step_of_steepest_descent_is_as_long_as_scipy_says(search, x64):
             h[here] = np.clip(h[here], -(hyper.max_delta_step or np.inf), hyper.max_delta_step or np.inf)
             leaves.append(h[here][0])
 
-        def objective(length, h=h, leaves=np.array(leaves), hyper=hyper, base=base):
+        leaves = np.array(leaves)
+
+        def objective(length, h=h, leaves=leaves, hyper=hyper, base=base):
             penalty = hyper.reg_lambda / 2 * np.sum((length * leaves) ** 2) + hyper.reg_alpha * np.sum(
                 np.abs(length * leaves)
             )
@@ -282,7 +286,7 @@ def test_values_are_smoothed_from_the_root_down(x64):
 def test_what_does_not_fit_is_refused():
     wrong: Any = "bisection"
     for rule in (Exact, LineSearch):
-        with pytest.raises(ValueError, match="search must be None or one of .*, got 'bisection'"):
+        with pytest.raises(ValueError, match=r"search must be None or one of .*, got 'bisection'"):
             rule(wrong)
     with pytest.raises(ValueError, match=r"leaf must be Newton\(...\) or LineSearch\(...\) for a BatchLoss"):
         BatchLoss(lambda score, y, weight: jnp.sum(weight * (score - y) ** 2), leaf=Exact())

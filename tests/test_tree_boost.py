@@ -151,6 +151,7 @@ PEERS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PEERS)
 def test_every_round_is_that_of_scikit_learn(name, x64):
     loss, peer, y = PEERS[name]
@@ -164,6 +165,7 @@ def test_every_round_is_that_of_scikit_learn(name, x64):
         np.testing.assert_allclose(np.ravel(found), np.ravel(expected), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_every_round_of_several_classes_is_that_of_scikit_learn(x64):
     """The two begin at logarithms of class shares that differ by a constant, which no probability knows."""
     y = np.digitize(REAL, [-0.5, 0.5])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, get_args
 
 import jax
@@ -19,7 +20,7 @@ from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows
 from jboost._objective.searching import (
     SHORTEST,
-    Place,
+    Model,
     descend,
     divided,
     found_by,
@@ -129,20 +130,20 @@ class Exact:
 
 
 def _by_newton(leaves: Leaves, origin: Float[Array, "l k"], together: bool) -> Float[Array, "l k"]:
-    objective = _objective(leaves, together)
+    objective, alpha = _objective(leaves, together), leaves.hyper.reg_alpha
 
-    def at(value: Float[Array, "l k"]) -> Place:
+    def model_at(value: Float[Array, "l k"]) -> Model:
         moved = leaves.moved_by(value)
         target = newton_step(moved, value)
         slope = moved.sum_of_g() + leaves.hyper.reg_lambda * value
-        less_alpha = leaves.hyper.reg_alpha * (jnp.abs(target) - jnp.abs(value))
-        gain = -(slope * (target - value) + less_alpha)
-        return Place(objective(value), target, gain.sum(axis=1, keepdims=True) if together else gain)
+        gain = -(slope * (target - value) + alpha * (jnp.abs(target) - jnp.abs(value)))
+        return Model(target, gain.sum(axis=1, keepdims=True) if together else gain)
 
     size = _by_leaf(leaves, size_of_rows(leaves))
     if together:
-        return descend(at, origin, size)
-    return descend(lambda value: one_by_one(at, value), origin, jnp.broadcast_to(size, origin.shape))
+        return descend(objective, model_at, origin, size)
+    by_output = (partial(one_by_one, function) for function in (objective, model_at))
+    return descend(*by_output, origin, jnp.broadcast_to(size, origin.shape))
 
 
 def _by_golden_section(leaves: Leaves, origin: Float[Array, "l k"], together: bool) -> Float[Array, "l k"]:

@@ -24,13 +24,14 @@ from jboost._objective.leaf_rules import newton_step
 from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows, gathered
 from jboost._objective.searching import (
-    Place,
+    Model,
     descend,
     divided,
     found_by,
     golden_section,
     with_derivatives_of,
 )
+from jboost._objective.units import nearest_power_of_two
 from jboost._runtime.dividing import all_rows, own_rows
 from jboost._runtime.typing import Reduce
 from jboost._tree import take_leaves
@@ -89,7 +90,10 @@ class LineSearch:
 
     def leaf_values(self, leaves: Leaves) -> Float[Array, "leaves k"]:
         """Fit the direction, and go along it as far as the loss falls."""
-        direction = newton_step(leaves, jnp.zeros((leaves.n_leaves, leaves.score.shape[1])))
+        direction = newton_step(
+            leaves, jnp.zeros((leaves.n_leaves, leaves.score.shape[1]), leaves.score.dtype)
+        )
+        direction = direction / nearest_power_of_two(jnp.max(jnp.abs(direction)))  # or squares might overflow
         by_newton = search_for(leaves.loss, self.search) == "newton"
         search = _by_newton if by_newton else _by_golden_section
         origin = jnp.zeros((1, 1), direction.dtype)
@@ -164,12 +168,13 @@ def _gradient_by_row(loss: Any, score: Float[Array, "n k"], rows: Rows) -> Float
 def _by_newton(leaves: Leaves, direction: Array, origin: Float[Array, "1 1"]) -> Float[Array, "1 1"]:
     change_at, slopes_at = _change_along(leaves, direction), _slopes_along(leaves, direction)
 
-    def at(length: Float[Array, "1 1"]) -> Place:
+    def model_at(length: Float[Array, "1 1"]) -> Model:
         slope, bend = slopes_at(length)
         target = _limited(length - divided(slope, jnp.abs(bend)), leaves, direction)
-        return Place(change_at(length), target, -slope * (target - length))
+        return Model(target, -slope * (target - length))
 
-    return descend(at, origin, total(size_of_rows(leaves), leaves.reduce).reshape(1, 1))
+    size = total(size_of_rows(leaves), leaves.reduce).reshape(1, 1)
+    return descend(change_at, model_at, origin, size)
 
 
 def _by_golden_section(leaves: Leaves, direction: Array, origin: Float[Array, "1 1"]) -> Float[Array, "1 1"]:

@@ -24,24 +24,27 @@ MOST_DOUBLINGS = 100  # of a bracket
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-class Place(NamedTuple):
-    """What is known of each objective at a place."""
+class Model(NamedTuple):
+    """What the quadratic models of the objectives at a place say."""
 
-    change: Float[Array, "m #k"]  # since the place 0
-    target: Float[Array, "m k"]  # where its quadratic model is least
-    gain: Float[Array, "m #k"]  # what the slope promises on the way there, nowhere negative
+    target: Float[Array, "m k"]  # where they are least
+    gain: Float[Array, "m #k"]  # what their slopes promise on the way there
 
 
 class _Descent(NamedTuple):
     value: Float[Array, "m k"]
-    here: Place
+    change: Float[Array, "m #k"]  # of the objective, since the place 0
+    model: Model
     factor: Float[Array, "m #k"]
     done: Bool[Array, "m #k"]
     n_passes: Int[Array, ""]
 
 
 def descend(
-    at: Callable[[Float[Array, "m k"]], Place], origin: Float[Array, "m k"], size: Float[Array, "m #k"]
+    objective: Callable[[Float[Array, "m k"]], Float[Array, "m #k"]],
+    model_at: Callable[[Float[Array, "m k"]], Model],
+    origin: Float[Array, "m k"],
+    size: Float[Array, "m #k"],
 ) -> Float[Array, "m k"]:
     """Minimise m objectives (or m k) from the origin by Newton steps with backtracking.
 
@@ -53,24 +56,27 @@ def descend(
     unknown = jnp.full_like(size, jnp.inf)
 
     def advance(state: _Descent) -> _Descent:
-        here = state.here
-        trial = state.value + state.factor * (here.target - state.value)
-        there = at(trial)
-        lowers = there.change <= here.change - SUFFICIENT * state.factor * here.gain
-        flatter = (there.change <= here.change + rounding) & (there.gain < FLATTER * here.gain)
-        accept = (lowers | flatter) & ~state.done
-        value, now = jax.tree.map(
-            lambda new, old: jnp.where(accept, new, old), (trial, there), (state.value, here)
+        value, here = state.value, state.model
+        trial = value + state.factor * (here.target - value)
+        change = objective(trial)
+        falls = change <= state.change + rounding
+        # Not where it rises: derivatives that overflow there would take the precision from the sums of others.
+        there = model_at(jnp.where(falls, trial, value))
+        lowers = change <= state.change - SUFFICIENT * state.factor * here.gain
+        accept = falls & (lowers | (there.gain < FLATTER * here.gain)) & ~state.done
+        value, change, model = jax.tree.map(
+            lambda new, old: jnp.where(accept, new, old), (trial, change, there), (value, state.change, here)
         )
         factor = jnp.where(accept, 1, state.factor / 2)
         shortest = jnp.where(here.gain <= rounding, SHORT_IN_ROUNDING, SHORTEST)
         stuck = ~accept & (factor < shortest)
-        done = state.done | stuck | (now.gain <= eps**2 * size)
-        return _Descent(value, now, factor, done, state.n_passes + 1)
+        done = state.done | stuck | (model.gain <= eps**2 * size)
+        return _Descent(value, change, model, factor, done, state.n_passes + 1)
 
-    nowhere = Place(unknown, origin, unknown)  # so that the origin itself is the first trial
-    none = jnp.zeros((), jnp.int32)
-    start = _Descent(origin, nowhere, jnp.ones_like(size), jnp.zeros_like(size, bool), none)
+    none, no = jnp.zeros((), jnp.int32), jnp.zeros_like(size, bool)
+    start = _Descent(
+        origin, unknown, Model(origin, unknown), jnp.ones_like(size), no, none
+    )  # tries the origin first
     return jax.lax.while_loop(lambda s: ~jnp.all(s.done) & (s.n_passes < MOST_PASSES), advance, start).value
 
 
