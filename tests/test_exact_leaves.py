@@ -63,7 +63,11 @@ def test_a_leaf_minimises_the_loss_and_the_penalties(rule, x64):
     loss = with_rule(losses.poisson, rule)
     spec = dataclasses.replace(ONE, penalties="absolute")
     far = np.where(np.arange(N) == 7, 1e12, SKEWED)  # a row whose first steps overflow hides no other
-    cases = [({}, SKEWED if rule.search else far), ({"reg_lambda": 20.0}, SKEWED), ({"reg_alpha": 30.0}, SKEWED)]
+    cases = [
+        ({}, SKEWED if rule.search else far),
+        ({"reg_lambda": 20.0}, SKEWED),
+        ({"reg_alpha": 30.0}, SKEWED),
+    ]
     for numbers, y in [*cases, ({"max_delta_step": 0.5}, SKEWED)]:
         hyper = dataclasses.replace(PLAIN, **numbers)
         model, added = fit_one(loss, y, hyper, spec=spec)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from jboost._fixed_point import total
 from jboost._objective.base_score import best_constant, solve
 from jboost._objective.derivatives import ROUNDING, value_by_row
-from jboost._objective.leaf_rules import newton_step
+from jboost._objective.leaf_rules import newton_step, with_second_derivatives
 from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows
 from jboost._objective.searching import (
@@ -112,7 +112,7 @@ class Exact:
         loss, k = leaves.loss, leaves.score.shape[1]
         by_newton = search_for(loss, self.search) == "newton"
         if by_newton and loss.hessian == "first_order":
-            leaves = dataclasses.replace(leaves, loss=dataclasses.replace(loss, hessian="diagonal"))
+            leaves = dataclasses.replace(leaves, loss=with_second_derivatives(loss))
         together = by_newton and leaves.leaf.ndim == 1 and k > 1
         search = _by_newton if by_newton else _by_golden_section
 
@@ -142,8 +142,8 @@ def _by_newton(leaves: Leaves, origin: Float[Array, "l k"], together: bool) -> F
     size = _by_leaf(leaves, size_of_rows(leaves))
     if together:
         return descend(objective, model_at, origin, size)
-    by_output = (partial(one_by_one, function) for function in (objective, model_at))
-    return descend(*by_output, origin, jnp.broadcast_to(size, origin.shape))
+    size = jnp.broadcast_to(size, origin.shape)
+    return descend(partial(one_by_one, objective), partial(one_by_one, model_at), origin, size)
 
 
 def _by_golden_section(leaves: Leaves, origin: Float[Array, "l k"], together: bool) -> Float[Array, "l k"]:
@@ -156,7 +156,7 @@ def _by_golden_section(leaves: Leaves, origin: Float[Array, "l k"], together: bo
     step = jnp.where((step > 0) & jnp.isfinite(step), step, jnp.ones_like(origin))
     bound = leaves.hyper.max_delta_step
     bound = jnp.where(bound > 0, bound, jnp.inf)
-    return golden_section(lambda value: one_by_one(objective, value), step, bound, size)
+    return golden_section(partial(one_by_one, objective), step, bound, size)
 
 
 def _objective(leaves: Leaves, together: bool) -> Callable[[Float[Array, "l k"]], Float[Array, "l #k"]]:
@@ -175,9 +175,8 @@ def _share_that_lowers(leaves: Leaves, value: Float[Array, "l k"], together: boo
     """Return the share of each value, halved so often that what is left after shrinkage raises no objective."""
     objective, rate = _objective(leaves, together), leaves.hyper.learning_rate
     size = _by_leaf(leaves, size_of_rows(leaves))
-    rounding = (
-        ROUNDING * jnp.finfo(size.dtype).eps * (size if together else jnp.broadcast_to(size, value.shape))
-    )
+    size = size if together else jnp.broadcast_to(size, value.shape)
+    rounding = ROUNDING * jnp.finfo(size.dtype).eps * size
 
     def halve(state: tuple[Array, Array]) -> tuple[Array, Array]:
         share = state[0]
@@ -216,7 +215,7 @@ def change_of_rows(leaves: Leaves) -> Callable[[Float[Array, "l k"]], Float[Arra
 
     def change(value: Float[Array, "l k"]) -> Float[Array, " n"]:
         after = value_by_row(leaves.loss, leaves.score + take_leaves(value, leaves.leaf), leaves.rows)
-        rise = jnp.where(jnp.isnan(after), jnp.inf, weight * (after - before))
+        rise = jnp.where(jnp.isfinite(after), weight * (after - before), jnp.inf)
         return jnp.where(weight > 0, jnp.minimum(rise, cap), 0)
 
     return change

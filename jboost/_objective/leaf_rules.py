@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -16,6 +17,8 @@ from jboost._objective.rows import Rows
 from jboost._runtime.rules import within_its_rule
 from jboost._runtime.typing import Reduce
 from jboost._split import leaf_value, limit_step
+
+LEAST_FLOOR = 1e-30  # of a second derivative whose unit nothing tells
 
 
 @runtime_checkable
@@ -123,6 +126,11 @@ def newton_step(leaves: Leaves, value: Float[Array, "leaves k"]) -> Float[Array,
     system = h + ridge[:, :, None] * jnp.eye(h.shape[1], dtype=h.dtype)[None]
     right = -leaves.penalised(g - unit[None] * jnp.einsum("ljk,lk->lj", h, unit[None] * value)) / unit[None]
     return limit_step(jnp.linalg.solve(system, right[..., None])[..., 0] / unit[None], hyper)
+
+
+def with_second_derivatives(loss: Any) -> Any:
+    """Return a first-order loss as one with the second derivatives that it has, however small its unit makes them."""
+    return dataclasses.replace(loss, hessian="diagonal", hessian_floor=LEAST_FLOOR)
 
 
 @jax.custom_jvp

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jboost._objective.base_score import best_constant
-from jboost._objective.leaf_rules import LeafRule, newton_step
+from jboost._objective.leaf_rules import LeafRule, newton_step, with_second_derivatives
 from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows
 from jboost._runtime.typing import Reduce
@@ -40,7 +40,8 @@ class OneStep:
     start : LeafRule or None, default None
         Whose values the step starts from, and whose base score boosting starts from: a `Quantile`, say.
     hessian : {"diagonal", "first_order"}, default "diagonal"
-        The second derivatives of the step: those of the loss, also where it has ``hessian="first_order"``, or 1.
+        The second derivatives of the step: those of the loss, also where splits take none
+        (``hessian="first_order"`` of the loss; a full matrix stays one), or 1.
     factor : float, default 1.0
         Of the step, positive. May be traced.
 
@@ -93,9 +94,10 @@ class OneStep:
     def leaf_values(self, leaves: Leaves) -> Float[Array, "leaves k"]:
         """Find the start, and take the step from there."""
         loss = leaves.loss
-        if loss.hessian != self.hessian:
-            curvature = loss.curvature if self.hessian == "diagonal" else None
-            loss = dataclasses.replace(loss, hessian=self.hessian, curvature=curvature)
+        if self.hessian == "first_order":
+            loss = dataclasses.replace(loss, hessian="first_order", curvature=None)
+        elif loss.hessian == "first_order":
+            loss = with_second_derivatives(loss)
         if self.start is None:
             value = jnp.zeros((leaves.n_leaves, leaves.score.shape[1]), leaves.score.dtype)
         else:
