@@ -125,14 +125,12 @@ def test_an_exponential_leaf_is_half_the_weighted_log_odds(x64):
         np.testing.assert_allclose(leaf, 0.5 * np.log(ones / (all_rows - ones)), rtol=1e-9)
 
 
-def test_a_leaf_of_one_class_and_rows_that_fit_already_are_finite():
+def test_a_leaf_of_one_class_is_finite():
     X = np.arange(40.0)[:, None]
     y = (X[:, 0] > 19).astype(float)
     model, history = jboost.fit(with_rule(losses.logistic, Exact()), X, y, spec=ONE, hyper=PLAIN)
     assert np.isfinite(model.leaf_value).all()
     assert history.train_loss[-1] < 1e-4
-    model, _ = jboost.fit(with_rule(losses.squared_error, Exact()), X, np.ones(40), spec=ONE, hyper=PLAIN)
-    np.testing.assert_array_equal(model.leaf_value, 0)
 
 
 @pytest.mark.slow
@@ -149,6 +147,7 @@ def test_all_outputs_of_a_leaf_are_minimised_together(x64):
             np.testing.assert_allclose(p[here][0], shares, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_outputs_with_trees_of_their_own_are_minimised_one_by_one(x64):
     both = np.stack([SKEWED, np.sign(ROWS[:, 1]) * SKEWED], axis=1)
     spec = dataclasses.replace(ONE, multi_output="separate")
@@ -193,6 +192,7 @@ def test_a_step_of_steepest_descent_is_as_long_as_scipy_says(search, x64):
         np.testing.assert_allclose(added, best.x * h, atol=1e-6)  # pyright: ignore
 
 
+@pytest.mark.slow
 def test_losses_of_groups_take_steps_of_one_length():
     def pairwise(score, y, mask):
         pair = mask[:, None] & mask[None] & (y[:, None] > y[None])
