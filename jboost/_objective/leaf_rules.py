@@ -18,7 +18,7 @@ from jboost._runtime.rules import within_its_rule
 from jboost._runtime.typing import Reduce
 from jboost._split import leaf_value, limit_step
 
-LEAST_FLOOR = 1e-30  # of a second derivative whose unit nothing tells
+LEAST_FLOOR = 1e-15  # of a second derivative whose unit nothing tells
 
 
 @runtime_checkable

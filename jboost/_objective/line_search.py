@@ -166,15 +166,16 @@ def _gradient_by_row(loss: Any, score: Float[Array, "n k"], rows: Rows) -> Float
 
 
 def _by_newton(leaves: Leaves, direction: Array, origin: Float[Array, "1 1"]) -> Float[Array, "1 1"]:
-    change_at, slopes_at = _change_along(leaves, direction), _slopes_along(leaves, direction)
+    slopes_at = _slopes_along(leaves, direction)
+    size = total(size_of_rows(leaves), leaves.reduce).reshape(1, 1)
 
     def model_at(length: Float[Array, "1 1"]) -> Model:
         slope, bend = slopes_at(length)
-        target = _limited(length - divided(slope, jnp.abs(bend)), leaves, direction)
+        bend = jnp.maximum(jnp.abs(bend), divided(slope * slope, size))  # or a straight loss would not move
+        target = _limited(length - divided(slope, bend), leaves, direction)
         return Model(target, -slope * (target - length))
 
-    size = total(size_of_rows(leaves), leaves.reduce).reshape(1, 1)
-    return descend(change_at, model_at, origin, size)
+    return descend(_change_along(leaves, direction), model_at, origin, size)
 
 
 def _by_golden_section(leaves: Leaves, direction: Array, origin: Float[Array, "1 1"]) -> Float[Array, "1 1"]:

@@ -19,6 +19,7 @@ SUFFICIENT = 0.25  # of what its slope promises: so much a step must lower the o
 FLATTER = 0.9  # times what was left to gain: no more may be left after a step within rounding
 SHORTEST = 2.0**-60  # of a Newton step: a shorter one is none
 SHORT_IN_ROUNDING = 0.25  # where what is left to gain is lost in rounding
+PROMISED = 4  # times the terms of an objective; a Newton step on squares promises 2
 MOST_PASSES = 200
 MOST_DOUBLINGS = 100  # of a bracket
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -61,7 +62,8 @@ def descend(
         change = objective(trial)
         falls = change <= state.change + rounding
         # Not where it rises: derivatives that overflow there would take the precision from the sums of others.
-        there = model_at(jnp.where(falls, trial, value))
+        place = jnp.where(falls, trial, value)
+        there = _within(model_at(place), place, size)
         lowers = change <= state.change - SUFFICIENT * state.factor * here.gain
         accept = falls & (lowers | (there.gain < FLATTER * here.gain)) & ~state.done
         value, change, model = jax.tree.map(
@@ -78,6 +80,16 @@ def descend(
         origin, unknown, Model(origin, unknown), jnp.ones_like(size), no, none
     )  # tries the origin first
     return jax.lax.while_loop(lambda s: ~jnp.all(s.done) & (s.n_passes < MOST_PASSES), advance, start).value
+
+
+def _within(model: Model, place: Float[Array, "m k"], size: Float[Array, "m #k"]) -> Model:
+    """Return the model with a target that promises no more than a few times what the objective is made of.
+
+    So a loss without a second derivative, of which a Newton step knows no end, is stepped along at its own scale.
+    """
+    too_far = (model.gain > PROMISED * size) & (size > 0) & jnp.isfinite(model.gain)
+    share = jnp.where(too_far, PROMISED * size / jnp.where(too_far, model.gain, 1), 1)
+    return Model(place + share * (model.target - place), share * model.gain)
 
 
 def golden_section(
