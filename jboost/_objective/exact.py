@@ -28,11 +28,12 @@ from jboost._objective.searching import (
     with_derivatives_of,
 )
 from jboost._runtime.typing import Reduce
-from jboost._split import limit_step
+from jboost._split import leaf_value, limit_step
 from jboost._tree import take_leaves
 
 Search = Literal["newton", "golden_section"]
 CAP = 2.0**12  # times the loss of all rows: by so much at most may a row rise, or sums would lose the others
+MOST_ROUNDED = 60  # passes of outputs that are minimised together, by a diagonal
 
 
 def check_search(search: Any) -> None:
@@ -133,17 +134,26 @@ def _by_newton(leaves: Leaves, origin: Float[Array, "l k"], together: bool) -> F
     objective, alpha = _objective(leaves, together), leaves.hyper.reg_alpha
 
     def model_at(value: Float[Array, "l k"]) -> Model:
-        moved = leaves.moved_by(value)
-        target = newton_step(moved, value)
-        slope = moved.sum_of_g() + leaves.hyper.reg_lambda * value
+        g, target = _newton_step(leaves.moved_by(value), value)
+        slope = g + leaves.hyper.reg_lambda * value
         gain = -(slope * (target - value) + alpha * (jnp.abs(target) - jnp.abs(value)))
         return Model(target, gain.sum(axis=1, keepdims=True) if together else gain)
 
     size = _by_leaf(leaves, size_of_rows(leaves))
     if together:
-        return descend(objective, model_at, origin, size)
+        return descend(objective, model_at, origin, size, MOST_ROUNDED)
     size = jnp.broadcast_to(size, origin.shape)
     return descend(partial(one_by_one, objective), partial(one_by_one, model_at), origin, size)
+
+
+def _newton_step(moved: Leaves, value: Float[Array, "l k"]) -> tuple[Array, Array]:
+    """Return the sums of g and where the quadratic models are least; of a diagonal in one pass over the rows."""
+    if moved.loss.hessian == "full":
+        return moved.sum_of_g(), newton_step(moved, value)
+    sums = moved.sum(jnp.stack(moved.derivatives[:2], axis=-1))
+    units = (1, 1) if moved.units is None else (moved.units.of_g[None], moved.units.of_h[None])
+    g, h = sums[..., 0] * units[0], sums[..., 1] * units[1]
+    return g, leaf_value(g - h * value, h, moved.hyper)
 
 
 def _by_golden_section(leaves: Leaves, origin: Float[Array, "l k"], together: bool) -> Float[Array, "l k"]:
@@ -202,16 +212,18 @@ def one_by_one(function: Callable[[Float[Array, "l k"]], Any], value: Float[Arra
 
 
 def size_of_rows(leaves: Leaves) -> Float[Array, " n"]:
-    """Return the size of the loss of each row, times its weight."""
-    value = jnp.abs(value_by_row(leaves.loss, leaves.score, leaves.rows))
-    return jnp.where(leaves.weight > 0, leaves.weight * value, 0)
+    """Return the size of the loss of each row and of an average one, whose terms it may have, times its weight."""
+    value, weight = jnp.abs(value_by_row(leaves.loss, leaves.score, leaves.rows)), leaves.weight
+    there = weight > 0
+    sums = total(jnp.where(there[:, None], jnp.stack([weight * value, weight], axis=1), 0), leaves.reduce)
+    return jnp.where(there, weight * (value + divided(sums[0], sums[1])), 0)
 
 
 def change_of_rows(leaves: Leaves) -> Callable[[Float[Array, "l k"]], Float[Array, " n"]]:
     """Return the function (leaf values) -> by how much the loss of each row rises, times its weight."""
     before, weight = value_by_row(leaves.loss, leaves.score, leaves.rows), leaves.weight
-    typical = 1.0 if leaves.units is None else leaves.units.loss
-    cap = CAP * total(jnp.where(weight > 0, weight * (jnp.abs(before) + typical), 0), leaves.reduce)
+    size = total(jnp.where(weight > 0, weight * jnp.abs(before), 0), leaves.reduce)
+    cap = jnp.where(size > 0, CAP * size, jnp.finfo(before.dtype).max / before.size)
 
     def change(value: Float[Array, "l k"]) -> Float[Array, " n"]:
         after = value_by_row(leaves.loss, leaves.score + take_leaves(value, leaves.leaf), leaves.rows)

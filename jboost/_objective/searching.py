@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jboost._objective.derivatives import ROUNDING
+from jboost._objective.derivatives import NOISE, ROUNDING
 from jboost._runtime.checkpointing import kept
 from jboost._runtime.closures import with_explicit_closure
 from jboost._runtime.rules import within_its_rule
@@ -21,6 +21,7 @@ SHORTEST = 2.0**-60  # of a Newton step: a shorter one is none
 SHORT_IN_ROUNDING = 0.25  # where what is left to gain is lost in rounding
 PROMISED = 4  # times the terms of an objective; a Newton step on squares promises 2
 MOST_PASSES = 200
+MOST_ROUNDED = 8
 MOST_DOUBLINGS = 100  # of a bracket
 GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -39,6 +40,7 @@ class _Descent(NamedTuple):
     factor: Float[Array, "m #k"]
     done: Bool[Array, "m #k"]
     n_passes: Int[Array, ""]
+    n_rounded: Int[Array, "m #k"]  # passes since what is left to gain is lost in rounding
 
 
 def descend(
@@ -46,11 +48,13 @@ def descend(
     model_at: Callable[[Float[Array, "m k"]], Model],
     origin: Float[Array, "m k"],
     size: Float[Array, "m #k"],
+    most_rounded: int = MOST_ROUNDED,
 ) -> Float[Array, "m k"]:
     """Minimise m objectives (or m k) from the origin by Newton steps with backtracking.
 
     A step is halved until it lowers the objective by a quarter of what the slope promises (Armijo 1966), or, where the
-    objective is lost in rounding, until less is left to gain. `size` is that of the terms of an objective.
+    objective is lost in rounding, until less is left to gain. `size` is that of the terms of an objective. After
+    `most_rounded` passes lost in rounding it ends: two are enough for a Newton step, not for one of a diagonal alone.
     """
     eps = jnp.finfo(origin.dtype).eps
     rounding = ROUNDING * eps * size
@@ -72,13 +76,13 @@ def descend(
         factor = jnp.where(accept, 1, state.factor / 2)
         shortest = jnp.where(here.gain <= rounding, SHORT_IN_ROUNDING, SHORTEST)
         stuck = ~accept & (factor < shortest)
-        done = state.done | stuck | (model.gain <= eps**2 * size)
-        return _Descent(value, change, model, factor, done, state.n_passes + 1)
+        n_rounded = state.n_rounded + (model.gain <= rounding)
+        done = state.done | stuck | (model.gain <= (NOISE * eps) ** 2 * size) | (n_rounded > most_rounded)
+        return _Descent(value, change, model, factor, done, state.n_passes + 1, n_rounded)
 
     none, no = jnp.zeros((), jnp.int32), jnp.zeros_like(size, bool)
-    start = _Descent(
-        origin, unknown, Model(origin, unknown), jnp.ones_like(size), no, none
-    )  # tries the origin first
+    model, ones = Model(origin, unknown), jnp.ones_like(size)  # it tries the origin first
+    start = _Descent(origin, unknown, model, ones, no, none, jnp.zeros_like(size, jnp.int32))
     return jax.lax.while_loop(lambda s: ~jnp.all(s.done) & (s.n_passes < MOST_PASSES), advance, start).value
 
 
