@@ -11,10 +11,14 @@ with _uncollected(lasting=True):
     from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
     from jboost._objective.base_score import best_constant
     from jboost._objective.batch import BatchLoss
+    from jboost._objective.exact import Exact
     from jboost._objective.group import GroupLoss
     from jboost._objective.leaf_rules import LeafRule, Newton, Quantile
     from jboost._objective.leaves import Leaves
+    from jboost._objective.line_search import LineSearch
     from jboost._objective.loss import Loss
+    from jboost._objective.one_step import OneStep
+    from jboost._objective.path_smoothing import PathSmoothing
     from jboost._runtime.library import plain_jax
     from jboost._spec import Hyper, Spec
     from jboost._tree import Tree
@@ -39,6 +43,7 @@ __all__ = [
     "BinEdges",
     "Binned",
     "Ensemble",
+    "Exact",
     "GroupLoss",
     "History",
     "Hyper",
@@ -48,9 +53,12 @@ __all__ = [
     "JBoostSearchCV",
     "LeafRule",
     "Leaves",
+    "LineSearch",
     "Loss",
     "Metric",
     "Newton",
+    "OneStep",
+    "PathSmoothing",
     "Progress",
     "Quantile",
     "QuantileSketch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from typing import Any
 
@@ -11,7 +12,21 @@ import numpy as np
 from jax.sharding import Mesh
 
 import jboost
-from jboost import BatchLoss, GroupLoss, Hyper, Loss, Newton, Quantile, Spec, _devices
+from jboost import (
+    BatchLoss,
+    Exact,
+    GroupLoss,
+    Hyper,
+    LineSearch,
+    Loss,
+    Newton,
+    OneStep,
+    PathSmoothing,
+    Quantile,
+    Spec,
+    _devices,
+    losses,
+)
 from jboost._runtime import programs
 from jboost.boosting import chunks, preparing
 
@@ -68,6 +83,15 @@ def looped(score, y):
     return jax.lax.scan(lambda total, _: (total + (score - y) ** 2, None), 0.0, None, length=2)[0]
 
 
+def tail(score, y):
+    return jnp.exp(score) - jnp.abs(y) * score
+
+
+M_TREEBOOST = dataclasses.replace(
+    losses.huber(centred=False), leaf=OneStep(Quantile(0.5), hessian="first_order")
+)
+
+
 def steepest(key, g, h, weight):
     size = jnp.abs(g).sum(axis=1) * weight
     return weight * ((size >= jnp.quantile(size, 0.7)) | (jax.random.uniform(key, size.shape) < 0.2))
@@ -106,6 +130,11 @@ CASES = {
         BatchLoss(likelihood), groups=False, weight=PRESENT, sampler=steepest, policy="depthwise"
     ),
     "rows in groups, leaf rule": lambda: fit(Loss(looped, leaf=Quantile(0.3)), hyper=half),
+    "newton search": lambda: fit(Loss(tail, leaf=Exact()), groups=False),
+    "golden section": lambda: fit(Loss(tail, hessian="first_order", leaf=Exact()), groups=False),
+    "line search": lambda: fit(GroupLoss(pairwise, hessian="first_order", leaf=LineSearch("newton"))),
+    "median and a step": lambda: fit(M_TREEBOOST, groups=False, hyper=half),
+    "smoothed path": lambda: fit(Loss(tail, leaf=PathSmoothing(9.0)), groups=False, policy="depthwise"),
 }
 
 

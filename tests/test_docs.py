@@ -68,6 +68,7 @@ LONG = (  # pages whose examples take long, or import a library that does
     "numpyro.md",
     "sharding.md",
     "simulator.md",
+    "tree-boost.md",
 )
 
 

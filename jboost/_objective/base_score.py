@@ -413,13 +413,13 @@ def _with_implicit_derivative(moments: Callable[..., _Moments], minimum: Array, 
 
         at, change = [primals[i] for i in moving], [tangents[i] for i in moving]
         _, dg, h = jax.jvp(slope_and_curvature, at, change, has_aux=True)
-        return constant, _solve(h, -dg)
+        return constant, solve(h, -dg)
 
     solution.defjvp(rule, symbolic_zeros=True)
     return solution(minimum, *parameters)
 
 
-def _solve(h: Array, b: Array) -> Array:
+def solve(h: Array, b: Array) -> Array:
     """Return H^-1 b, without the directions in which H is flat; the derivatives are those of the solution."""
     scale, values, vectors = _scaled_eigen(jax.lax.stop_gradient(h))
     flat = values <= 10 * values.size * jnp.finfo(values.dtype).eps * jnp.max(values, initial=0)

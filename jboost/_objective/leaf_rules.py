@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -17,10 +18,14 @@ from jboost._runtime.rules import within_its_rule
 from jboost._runtime.typing import Reduce
 from jboost._split import leaf_value, limit_step
 
+LEAST_FLOOR = 1e-15  # of a second derivative whose unit nothing tells
+
 
 @runtime_checkable
 class LeafRule(Protocol):
-    """What finds the values of the leaves of a tree: `Newton`, `Quantile`, or an object of your own.
+    """What finds the values of the leaves of a tree.
+
+    `Newton`, `Quantile`, `Exact`, `OneStep`, `LineSearch`, `PathSmoothing`, or an object of your own.
 
     A rule is hashable or a pytree, and its methods are JAX code.
 
@@ -31,6 +36,8 @@ class LeafRule(Protocol):
         among devices are then brought together on each.
     descends : bool, optional
         Whether a leaf whose loss its value would raise is to get a smaller one, as with `Newton`. No by default.
+    of_one_row : bool, optional
+        Whether the rule asks for a loss of one row, and a `GroupLoss` or `BatchLoss` is refused. No by default.
 
     Examples
     --------
@@ -95,7 +102,7 @@ class Newton:
         """Minimise the quadratic model of the loss in each leaf, as often as asked for."""
         value = jnp.zeros((leaves.n_leaves, leaves.score.shape[1]), leaves.score.dtype)
         for step in range(self.steps):
-            value = _newton_step(leaves if step == 0 else leaves.moved_by(value), value)
+            value = newton_step(leaves if step == 0 else leaves.moved_by(value), value)
         return value
 
     def base_score(self, loss: Any, rows: Rows, reduce: Reduce | None) -> Float[Array, " k"]:
@@ -103,7 +110,7 @@ class Newton:
         return best_constant(loss, rows, reduce)
 
 
-def _newton_step(leaves: Leaves, value: Float[Array, "leaves k"]) -> Float[Array, "leaves k"]:
+def newton_step(leaves: Leaves, value: Float[Array, "leaves k"]) -> Float[Array, "leaves k"]:
     """Minimise G (u - v) + H (u - v)^2 / 2 + lambda u^2 / 2 + alpha |u| over u; v is the value so far."""
     hyper = leaves.hyper
     g = leaves.sum_of_g()
@@ -119,6 +126,11 @@ def _newton_step(leaves: Leaves, value: Float[Array, "leaves k"]) -> Float[Array
     system = h + ridge[:, :, None] * jnp.eye(h.shape[1], dtype=h.dtype)[None]
     right = -leaves.penalised(g - unit[None] * jnp.einsum("ljk,lk->lj", h, unit[None] * value)) / unit[None]
     return limit_step(jnp.linalg.solve(system, right[..., None])[..., 0] / unit[None], hyper)
+
+
+def with_second_derivatives(loss: Any) -> Any:
+    """Return a first-order loss as one with the second derivatives that it has, however small its unit makes them."""
+    return dataclasses.replace(loss, hessian="diagonal", hessian_floor=LEAST_FLOOR)
 
 
 @jax.custom_jvp

@@ -69,6 +69,11 @@ class Objective(ByValue):
                 )
         if not isinstance(getattr(self.leaf, "needs_all_rows", None), bool):
             raise TypeError(f"leaf must have needs_all_rows, True or False, got {self.leaf!r}")
+        if self.needs_all_rows and getattr(self.leaf, "of_one_row", False):
+            raise ValueError(
+                f"leaf must be Newton(...) or LineSearch(...) for a {type(self).__name__}, whose leaves depend on each "
+                f"other, got {self.leaf!r}"
+            )
         if self.curvature is not None and self.hessian == "first_order":
             raise ValueError('curvature must be None with hessian="first_order", which takes 1 instead')
         for name in ("diagonal", "majorant", "adapt"):

@@ -166,7 +166,7 @@ def linear_beyond(delta, size):
     return jnp.where(size <= delta, 0.5 * jnp.square(size), delta * (size - 0.5 * delta))
 
 
-def huber(delta: float | None = None, level: float = 0.9) -> Loss:
+def huber(delta: float | None = None, level: float = 0.9, centred: bool = True) -> Loss:
     """Return the Huber loss: the halved square of residuals up to `delta`, linear beyond.
 
     h = 1, the second derivative of the square, for the true one is 0 beyond `delta` and a leaf of outliers
@@ -179,6 +179,8 @@ def huber(delta: float | None = None, level: float = 0.9) -> Loss:
         before it lie from their median: whatever the units of y, those beyond are taken for outliers.
     level : float, default 0.9
         Of that quantile, between 0 and 1 exclusive.
+    centred : bool, default True
+        Whether distances are those from the median of the residuals, or, as in M_TreeBoost, the sizes of the residuals.
 
     References
     ----------
@@ -192,7 +194,7 @@ def huber(delta: float | None = None, level: float = 0.9) -> Loss:
     >>> float(losses.huber(1.0)(0.0, 3.0))
     2.5
     """
-    return _robust(_huber, "huber", delta, level)
+    return _robust(_huber, "huber", delta, level, centred)
 
 
 # L = delta^2 (q - 1) = r^2 / (1 + q), q = sqrt(1 + (r / delta)^2), r = score - y;  g = r / q
@@ -223,11 +225,16 @@ def pseudo_huber(delta: float | None = None, level: float = 0.9) -> Loss:
     >>> round(float(losses.pseudo_huber(1.0)(0.0, 3.0)), 4)
     2.1623
     """
-    return _robust(_pseudo_huber, "pseudo_huber", delta, level)
+    return _robust(_pseudo_huber, "pseudo_huber", delta, level, centred=True)
 
 
-def _robust(function: Callable[..., jax.Array], name: str, delta: float | None, level: float) -> Loss:
+def _robust(
+    function: Callable[..., jax.Array], name: str, delta: float | None, level: float, centred: bool
+) -> Loss:
     level = real_argument(level, "level", 0, 1)
+    if not isinstance(centred, bool):
+        raise TypeError(f"centred must be True or False, got {centred!r}")
+    adapt = with_delta_of_residuals if centred else with_delta_of_sizes
     follows = delta is None
     delta = 1.0 if delta is None else real_argument(delta, "delta", 0, np.inf)
     return Loss(
@@ -235,20 +242,34 @@ def _robust(function: Callable[..., jax.Array], name: str, delta: float | None, 
         hessian="first_order",
         check_target=check_real,
         name=name if follows else with_number(name, delta),
-        adapt=Partial(with_delta_of_residuals, level=level) if follows else None,
+        adapt=Partial(adapt, level=level) if follows else None,
     )
 
 
 def with_delta_of_residuals(function, score, y, weight, level):
     """Return the loss with the delta that the residuals ask for, output by output."""
+    return _with_delta(function, score, y, weight, lambda residual: spread(residual, weight, level))
+
+
+def with_delta_of_sizes(function, score, y, weight, level):
+    """Return the loss with the quantile of the sizes of the residuals for its delta (M_TreeBoost)."""
+    return _with_delta(
+        function, score, y, weight, lambda residual: _quantile_of_sizes(jnp.abs(residual), weight, level)
+    )
+
+
+def _with_delta(function, score, y, weight, of_column):
     residual = (y - score).reshape(weight.size, -1)
-    delta = [spread(column, weight, level) for column in residual.T]
+    delta = [of_column(column) for column in residual.T]
     return Partial(function.func, **function.keywords | {"delta": jnp.stack(delta).reshape(score.shape[1:])})
 
 
 def spread(residual, weight, level):
     """Return the quantile of the distances of residuals from their median."""
-    size = jnp.abs(residual - weighted_quantile(residual, weight, 0.5))
+    return _quantile_of_sizes(jnp.abs(residual - weighted_quantile(residual, weight, 0.5)), weight, level)
+
+
+def _quantile_of_sizes(size, weight, level):
     delta = weighted_quantile(size, weight, level)
     delta = jnp.where(delta > 0, delta, jnp.max(jnp.where(weight > 0, size, 0)))  # where most fit exactly
     return jnp.where(delta > 0, delta, 1)
