@@ -28,7 +28,7 @@ with _uncollected(lasting=True):
     from jboost.tuning import Sweep, sweep
 
 if typing.TYPE_CHECKING:
-    from jboost import differentiable, distributions, explain, plotting, textbook
+    from jboost import differentiable, distributions, explain, learners, plotting, textbook
     from jboost.sklearn import (
         AdaBoostClassifier,
         JBoostClassifier,
@@ -36,6 +36,7 @@ if typing.TYPE_CHECKING:
         JBoostRegressor,
         JBoostSearchCV,
     )
+    from jboost.textbook import boost
 
 __all__ = [
     "AdaBoostClassifier",
@@ -67,12 +68,14 @@ __all__ = [
     "Tree",
     "best_constant",
     "bin_features",
+    "boost",
     "boosting",
     "concatenate",
     "differentiable",
     "distributions",
     "explain",
     "fit",
+    "learners",
     "load",
     "losses",
     "metrics",
@@ -104,8 +107,10 @@ def __getattr__(name: str) -> typing.Any:
         from jboost import sklearn
 
         return getattr(sklearn, name)
-    if name in ("differentiable", "distributions", "explain", "plotting", "textbook"):
+    if name in ("differentiable", "distributions", "explain", "learners", "plotting", "textbook"):
         return importlib.import_module(f"jboost.{name}")
+    if name == "boost":
+        return importlib.import_module("jboost.textbook").boost
     if name == "__version__":
         from jboost.io.archive import library_version
 

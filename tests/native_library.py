@@ -45,9 +45,13 @@ def run_script(script: str, *arguments: str, devices: int = 1, **variables: str)
     flags = variables.pop("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
     if devices > 1:
         flags += f" --xla_force_host_platform_device_count={devices}"
-    variables |= {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), "XLA_FLAGS": flags}
+    variables |= {
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+        "XLA_FLAGS": flags,
+    }
     environment = os.environ | variables
     command = [sys.executable, "-c", script, *arguments]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -86,7 +86,7 @@ def test_an_estimator_lets_go_of_the_bins_that_were_laid_out_anew(monkeypatch, r
         alive.append(made[0]() is not None and made[0]() is not problem.bins)
         return drive(problem, *others)
 
-    monkeypatch.setattr("jboost.sklearn.base.bin_features", watched)
+    monkeypatch.setattr("jboost.sklearn.reading.bin_features", watched)
     monkeypatch.setattr("jboost.boosting.fitting.drive", driven)
     X = rng.normal(size=(100, 3)).astype(np.float32)
     jboost.JBoostRegressor(n_estimators=2).fit(X, X[:, 0])

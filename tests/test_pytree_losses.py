@@ -13,7 +13,7 @@ import pytest
 from jax.tree_util import Partial
 
 import jboost
-from jboost import Hyper, Loss, Spec, losses, metrics
+from jboost import Hyper, Loss, Spec, losses, metrics, samplers
 from jboost._runtime import programs
 from jboost._runtime.parametrised import parametrised
 from tests.twin import problem
@@ -149,3 +149,19 @@ def test_losses_compare_and_hash_by_value():
     assert hash(losses.huber(1.0)) == hash(losses.huber(2.0))
     assert losses.huber(1.0) != losses.pseudo_huber(1.0)
     assert losses.huber(1.0) != "huber"
+
+
+def test_records_of_two_kinds_have_two_structures():
+    """JAX takes those of data classes with as many fields for equal, and may then run the program of the other."""
+    alike = [
+        jboost.Quantile(0.5),
+        jboost.PathSmoothing(0.5),
+        samplers.bootstrap(0.5),
+        samplers.without_replacement(0.5),
+    ]
+    structures = [jax.tree.structure(one) for one in alike]
+    for i, one in enumerate(structures):
+        assert [one == other for other in structures].count(True) == 1, alike[i]
+        assert jax.tree.unflatten(one, jax.tree.leaves(alike[i])) == alike[i]
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(samplers.goss())]
+    assert paths == [".top", ".other"]

@@ -15,7 +15,7 @@ from jboost._objective.base_score import best_constant
 from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows
 from jboost._runtime.rules import within_its_rule
-from jboost._runtime.typing import Reduce
+from jboost._runtime.typing import Reduce, as_node
 from jboost._split import leaf_value, limit_step
 
 LEAST_FLOOR = 1e-15  # of a second derivative whose unit nothing tells
@@ -181,7 +181,7 @@ def _is_wrong(values: Float[Array, "l k"], floor: Float[Array, "l 1"]) -> Any:
     return values < floor / 2  # less than half: rounding is no reason
 
 
-@jax.tree_util.register_dataclass
+@as_node
 @dataclass(frozen=True)
 class Quantile:
     """Leaf rule: the weighted quantile of the residuals y - score in the leaf.

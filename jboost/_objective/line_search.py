@@ -94,22 +94,29 @@ class LineSearch:
             leaves, jnp.zeros((leaves.n_leaves, leaves.score.shape[1]), leaves.score.dtype)
         )
         direction = direction / nearest_power_of_two(jnp.max(jnp.abs(direction)))  # or squares might overflow
-        by_newton = search_for(leaves.loss, self.search) == "newton"
-        search = _by_newton if by_newton else _by_golden_section
-        origin = jnp.zeros((1, 1), direction.dtype)
-        length = found_by(lambda origin: search(leaves, direction, origin), origin)
-        slopes = _slopes_along(leaves, direction)
-
-        def step(length: Float[Array, "1 1"]) -> Float[Array, "1 1"]:
-            slope, bend = slopes(length)
-            usable = (length > 0) & (bend > _penalty_along(leaves, direction))
-            return _limited(length - divided(slope, jnp.where(usable, bend, 0)), leaves, direction)
-
-        return with_derivatives_of(length, step(step(length))) * direction
+        return best_length(leaves, direction, self.search) * direction
 
     def base_score(self, loss: Any, rows: Rows, reduce: Reduce | None) -> Float[Array, " k"]:
         """Minimise the loss over all constants."""
         return best_constant(loss, rows, reduce)
+
+
+def best_length(
+    leaves: Leaves, direction: Float[Array, "l k"], search: Search | None = None
+) -> Float[Array, "1 1"]:
+    """Return how far to go along a direction, given by leaf, for the loss of all rows to be least."""
+    by_newton = search_for(leaves.loss, search) == "newton"
+    look = _by_newton if by_newton else _by_golden_section
+    origin = jnp.zeros((1, 1), direction.dtype)
+    length = found_by(lambda origin: look(leaves, direction, origin), origin)
+    slopes = _slopes_along(leaves, direction)
+
+    def step(length: Float[Array, "1 1"]) -> Float[Array, "1 1"]:
+        slope, bend = slopes(length)
+        usable = (length > 0) & (bend > _penalty_along(leaves, direction))
+        return _limited(length - divided(slope, jnp.where(usable, bend, 0)), leaves, direction)
+
+    return with_derivatives_of(length, step(step(length)))
 
 
 def _longest(leaves: Leaves, direction: Float[Array, "l k"]) -> Float[Array, ""]:

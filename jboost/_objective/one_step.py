@@ -6,7 +6,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -14,12 +13,12 @@ from jboost._objective.base_score import best_constant
 from jboost._objective.leaf_rules import LeafRule, newton_step, with_second_derivatives
 from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows
-from jboost._runtime.typing import Reduce
+from jboost._runtime.typing import Reduce, as_node
 
 StepHessian = Literal["diagonal", "first_order"]
 
 
-@jax.tree_util.register_dataclass
+@as_node
 @dataclass(frozen=True)
 class OneStep:
     r"""Leaf rule: one Newton step by second derivatives of its own, whatever the splits are chosen by.

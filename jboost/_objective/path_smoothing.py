@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -13,11 +12,11 @@ from jboost._objective.base_score import best_constant
 from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows
 from jboost._objective.searching import divided
-from jboost._runtime.typing import Reduce
+from jboost._runtime.typing import Reduce, as_node
 from jboost._split import leaf_value
 
 
-@jax.tree_util.register_dataclass
+@as_node
 @dataclass(frozen=True)
 class PathSmoothing:
     r"""Leaf rule: Newton steps, of which those of few rows follow the nodes above them.

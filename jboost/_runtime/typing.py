@@ -6,6 +6,7 @@ Shape letters mean the same everywhere: n rows, f features, b bin codes, k outpu
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -36,9 +37,38 @@ def static_field(**options: Any) -> Any:
 def pytree(cls: type[_T]) -> type[_T]:
     """Make a frozen dataclass that JAX flattens: its fields are children unless they are static.
 
-    JAX rebuilds such objects with arbitrary leaves, so the class must not check its fields when it is made.
+    JAX rebuilds such objects with arbitrary leaves, without calling `__init__`.
     """
-    return jax.tree_util.register_dataclass(dataclass(frozen=True, eq=False)(cls))
+    return as_node(dataclass(frozen=True, eq=False)(cls))
+
+
+def as_node(cls: type[_T]) -> type[_T]:
+    """Let JAX flatten a dataclass: its fields are children unless they are static.
+
+    It is not registered as a data class: JAX (up to 0.12) takes the structures of two such classes with as many fields
+    for equal, and may run the program of the one for the other.
+    """
+    every = dataclasses.fields(cls)  # type: ignore[arg-type]
+    static = tuple(one.name for one in every if one.metadata.get("static"))
+    children = tuple(one.name for one in every if one.name not in static)
+    keys = tuple(map(jax.tree_util.GetAttrKey, children))
+
+    def flatten(one: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        held = one.__dict__
+        return tuple([held[name] for name in children]), tuple([held[name] for name in static])
+
+    def flatten_with_keys(one: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        values, fixed = flatten(one)
+        return tuple(zip(keys, values, strict=True)), fixed
+
+    def unflatten(fixed: tuple[Any, ...], values: Any) -> _T:
+        one = object.__new__(cls)
+        one.__dict__.update(zip(children, values, strict=True))
+        one.__dict__.update(zip(static, fixed, strict=True))
+        return one
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+    return cls
 
 
 class Layout(NamedTuple):

@@ -1,5 +1,7 @@
-"""Algorithms of the textbook that are no gradient boosting, on the same compiled trees."""
+"""Algorithms of the textbook beside gradient boosting of trees, each as one compiled scan."""
 
 from jboost.textbook.adaboost import AdaBoostRecord, adaboost
+from jboost.textbook.additive import Additive
+from jboost.textbook.stagewise import BoostRecord, boost
 
-__all__ = ["AdaBoostRecord", "adaboost"]
+__all__ = ["AdaBoostRecord", "Additive", "BoostRecord", "adaboost", "boost"]
