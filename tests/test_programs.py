@@ -214,7 +214,7 @@ def test_a_program_is_compiled_ahead_once_in_another_thread(own_programs, monkey
 def test_what_cannot_be_compiled_ahead_is_said_where_it_is_called(own_programs, monkeypatch):
     scaled, _ = counted()
 
-    def fail(lowered, compiler_options=None):
+    def fail(lowered):
         raise RuntimeError(f"no room in {threading.current_thread().name}")
 
     monkeypatch.setattr(jax.stages.Lowered, "compile", fail)

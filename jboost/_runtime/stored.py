@@ -26,7 +26,6 @@ import jax
 import jaxlib.version
 
 from jboost._runtime import library
-from jboost._runtime.compiling import compiled
 from jboost._runtime.program_files import SUFFIX, find_folder, read, write
 
 # Functions outside of the program that it may call, found by name; others may be addresses in this process.
@@ -66,29 +65,27 @@ def begun(
     """
     folder = _or_none(find_folder)
     if folder is None or jax.default_backend() != "cpu" or len(jax.devices()) > 1:
-        return functools.partial(compiled, lower(), arguments)
+        return lower().compile
     files = None if name is None else _or_none(_library_files)
     alias = None if files is None else _file_of((name, files), about)
     found = None if alias is None else _or_none(lambda: _load_named(folder / alias, arguments))
     if found is not None:
         return lambda: found
-    return functools.partial(_compiled_by_text, lower(), arguments, folder, alias, about)
+    return functools.partial(_compiled_by_text, lower(), folder, alias, about)
 
 
-def _compiled_by_text(
-    lowered: Any, arguments: tuple[Any, ...], folder: Path, alias: str | None, about: Any
-) -> Callable[..., Any]:
+def _compiled_by_text(lowered: Any, folder: Path, alias: str | None, about: Any) -> Callable[..., Any]:
     text = lowered.as_text()
     taken = _or_none(lambda: _taken(lowered))
     # It may refer to this process, or not be told from others.
     if len(KNOWN_CALL.findall(text)) != len(NOT_FOR_STORING.findall(text)) or taken is None:
-        return compiled(lowered, arguments)
+        return lowered.compile()
     # Types of results beside the text: it does not say which numbers are weakly typed or keys.
     results = [(one.shape, one.dtype, one.weak_type) for one in jax.tree.leaves(lowered.out_info)]
     path = folder / _file_of((text, taken, results), about)
     made = _or_none(lambda: _load(path, lowered.in_tree, lowered.out_tree))
     if made is None:
-        made = compiled(lowered, arguments)
+        made = lowered.compile()
         # What JAX has read from a file cannot be written to another.
         if _jax_stores_itself() or not _or_none(lambda: _store(path, made)):
             return made
