@@ -124,6 +124,7 @@ def test_all_lists_public_names_once_and_nothing_else() -> None:
         name
         for name in (
             "AdaBoostClassifier",
+            "boost",
             "JBoostClassifier",
             "JBoostDistribution",
             "JBoostRegressor",
