@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import as_array, pytree, static_field
-from jboost.learners.learner import finite_columns
+from jboost.learners.learner import check_count, finite_columns
 
 Dictionary = Callable[[Any, Float[Array, "n f"]], Float[Array, "n a"]]
 
@@ -107,9 +107,8 @@ def splines(n_knots: int = 10, degree: int = 1) -> Atoms:
     >>> bool(record.train_loss[-1] < 1e-3)
     True
     """
-    for name, value, least in (("n_knots", n_knots, 1), ("degree", degree, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    check_count("n_knots", n_knots)
+    check_count("degree", degree, least=0)
     return Atoms(_Hinges(degree), _Knots(n_knots))
 
 
@@ -137,8 +136,7 @@ def wavelets(n_levels: int = 4) -> Atoms:
     >>> round(float(record.train_loss[-1]), 6)
     0.0
     """
-    if isinstance(n_levels, bool) or not isinstance(n_levels, int) or n_levels < 1:
-        raise ValueError(f"n_levels must be an integer of at least 1, got {n_levels!r}")
+    check_count("n_levels", n_levels)
     return Atoms(_Haar(n_levels), _ranges)
 
 

@@ -78,11 +78,21 @@ def finite_columns(X: Any, learner: str) -> Float[Array, "n f"]:
     return as_array(values, float)
 
 
-def standard_scale(values: Float[Array, "n f"]) -> tuple[Float[Array, " f"], Float[Array, " f"]]:
-    """Return the mean and the deviation of each column; 1 for one that is constant."""
-    host = np.asarray(values, np.float64)
-    deviation = host.std(axis=0)
-    return as_array(host.mean(axis=0), float), as_array(np.where(deviation > 0, deviation, 1), float)
+def standard_columns(X: Any, learner: str, known: Any) -> tuple[Any, Float[Array, "n f"]]:
+    """Return the mean and the deviation of each column, unless they are known, and the columns by them."""
+    values = finite_columns(X, learner)
+    if known is None:
+        host = np.asarray(values, np.float64)
+        deviation = host.std(axis=0)
+        known = as_array(host.mean(axis=0), float), as_array(np.where(deviation > 0, deviation, 1), float)
+    mean, deviation = known
+    return known, (values - mean[None]) / deviation[None]
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Raise unless it is a whole number of at least so much."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def each_output(function: Any, target: Float[Array, "n k"], weight: Float[Array, "n k"]) -> Any:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from jboost._objective.domains import real_argument
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import pytree
-from jboost.learners.learner import each_output, finite_columns, standard_scale
+from jboost.learners.learner import each_output, standard_columns
 
 
 @pytree
@@ -51,9 +51,7 @@ class Linear(ByValue):
         """Give the columns a mean of 0 and a deviation of 1."""
         if known is None:
             real_argument(self.reg_lambda, "reg_lambda", 0, np.inf, ends=(0,))
-        values = finite_columns(X, "Linear")
-        mean, deviation = standard_scale(values) if known is None else known
-        return (mean, deviation), (values - mean[None]) / deviation[None]
+        return standard_columns(X, "Linear", known)
 
     def fit(
         self, key: Array, known: Any, rows: Array, target: Float[Array, "n k"], weight: Float[Array, "n k"]

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import pytree, static_field
-from jboost.learners.learner import finite_columns, standard_scale
+from jboost.learners.learner import check_count, standard_columns
 
 
 @pytree
@@ -53,13 +53,9 @@ class Network(ByValue):
 
     def init(self, key: Array, X: Any, known: Any = None) -> tuple[Any, Float[Array, "n f"]]:
         """Give the columns a mean of 0 and a deviation of 1."""
-        if known is None and (
-            isinstance(self.n_steps, bool) or not isinstance(self.n_steps, int) or self.n_steps < 1
-        ):
-            raise ValueError(f"n_steps must be an integer of at least 1, got {self.n_steps!r}")
-        values = finite_columns(X, "Network")
-        mean, deviation = standard_scale(values) if known is None else known
-        return (mean, deviation), (values - mean[None]) / deviation[None]
+        if known is None:
+            check_count("n_steps", self.n_steps)
+        return standard_columns(X, "Network", known)
 
     def fit(
         self, key: Array, known: Any, rows: Array, target: Float[Array, "n k"], weight: Float[Array, "n k"]

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from jboost._fixed_point import total
-from jboost._objective.derivatives import derivatives_by_row, explained, value_by_row
+from jboost._fixed_point import mean
+from jboost._objective.derivatives import Expansion, derivatives_by_row, explained, value_by_row
 from jboost._objective.group import GroupLoss
 from jboost._objective.leaves import Derivatives, Leaves
 from jboost._objective.line_search import best_length
@@ -23,6 +23,7 @@ from jboost._runtime.parametrised import Parametrised, parametrised
 from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, is_traced, pytree
 from jboost._spec import Hyper
+from jboost.boosting.diagnosing import as_base_score
 from jboost.boosting.preparing import check_domain
 from jboost.learners import Learner
 from jboost.textbook.additive import Additive
@@ -153,7 +154,7 @@ def boost(
     check_domain(loss.check_target, rows)
     known, prepared = _begin(learner, jax.random.fold_in(key, 0), X, rows.weight)
     _check_rows(learner, known, prepared, n, k, rows.weight.dtype)
-    base = _as_base(base_score, k)
+    base = None if base_score is None else as_base_score(base_score, k)
     given = parametrised(learner), known, prepared, loss, rows, base, as_array(learning_rate, float), key
     with explained(loss):
         run = _run.__wrapped__ if is_traced(given) else _run
@@ -182,16 +183,17 @@ def _run_rounds(
 
     def one(score: Float[Array, "n k"], number: Array) -> tuple[Array, tuple[Any, Array, Array]]:
         adapted = loss.adapted(score, rows)
-        target, weight = _wanted(adapted, score, rows, choices.step)
+        found = derivatives_by_row(adapted, score, rows)
+        target, weight = _wanted(found, rows, choices.step)
         params = whole.fit(jax.random.fold_in(key, number + 1), known, prepared, target, weight)
         direction = whole.predict(known, params, prepared)
         length = learning_rate * (
-            _length(adapted, score, rows, direction) if choices.line_search else jnp.ones_like(learning_rate)
+            _length(adapted, score, rows, found, direction)
+            if choices.line_search
+            else jnp.ones_like(learning_rate)
         )
         score = score + length * direction
-        there = rows.weight > 0
-        value = jnp.where(there, value_by_row(adapted, score, rows), 0)
-        return score, (params, length, total(value * rows.weight) / total(rows.weight))
+        return score, (params, length, mean(value_by_row(adapted, score, rows), rows.weight))
 
     numbers = jnp.arange(choices.n_rounds, dtype=jnp.int32)
     _, (params, length, train_loss) = jax.lax.scan(one, score, numbers)
@@ -201,11 +203,8 @@ def _run_rounds(
 _run = program(_run_rounds, static_argnums=8)
 
 
-def _wanted(
-    loss: Any, score: Float[Array, "n k"], rows: Rows, step: Step
-) -> tuple[Float[Array, "n k"], Float[Array, "n k"]]:
+def _wanted(found: Expansion, rows: Rows, step: Step) -> tuple[Float[Array, "n k"], Float[Array, "n k"]]:
     """Return what the learner is to fit, and by which weights; 0 for rows that are not there."""
-    found = derivatives_by_row(loss, score, rows)
     weight, there = rows.weight[:, None], (rows.weight > 0)[:, None]
     g, h = jnp.where(there, found.g, 0), jnp.where(there, found.h, 1)
     if step == "gradient":
@@ -214,11 +213,11 @@ def _wanted(
 
 
 def _length(
-    loss: Any, score: Float[Array, "n k"], rows: Rows, direction: Float[Array, "n k"]
+    loss: Any, score: Float[Array, "n k"], rows: Rows, found: Expansion, direction: Float[Array, "n k"]
 ) -> Float[Array, ""]:
     """Search for the length of a round, with a leaf for each row."""
     n = rows.weight.size
-    g = derivatives_by_row(loss, score, rows).g * rows.weight[:, None]
+    g = found.g * rows.weight[:, None]
     hyper = jax.tree.map(lambda number: jnp.asarray(number, score.dtype), FREE)
     leaf = jnp.arange(n, dtype=jnp.int32)
     leaves = Leaves(loss, score, rows, rows.weight, leaf, n, hyper, Derivatives(g, jnp.ones_like(g)))
@@ -250,16 +249,6 @@ def _begin(learner: Learner, key: Array, X: Any, weight: Float[Array, " n"]) -> 
     counted = X.iloc[there] if hasattr(X, "iloc") else np.asarray(X)[there]
     known, _ = learner.init(key, counted)
     return learner.init(key, X, known)
-
-
-def _as_base(base_score: Any, k: int) -> Float[Array, " k"] | None:
-    if base_score is None:
-        return None
-    if np.shape(base_score) not in ((), (k,)):
-        raise ValueError(
-            f"base_score must be a number or have shape ({k},), got shape {np.shape(base_score)}"
-        )
-    return jnp.broadcast_to(as_array(base_score, float), (k,))
 
 
 def _check_rows(learner: Learner, known: Any, prepared: Any, n: int, k: int, dtype: Any) -> None:
