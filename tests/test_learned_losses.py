@@ -418,6 +418,7 @@ def test_other_numbers_compile_nothing_and_count(make, target, values, monkeypat
 
 
 @pytest.mark.slow
+@pytest.mark.last_digits
 def test_derivatives_of_a_fit_by_numbers_are_those_of_finite_differences(x64):
     """By the slope of a link and a shape of 0, of the scores after two rounds; the splits stay under a small change."""
     rows, spec, hyper = problem("plain"), Spec(n_estimators=2, max_depth=2), Hyper(learning_rate=0.7)

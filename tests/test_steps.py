@@ -366,6 +366,7 @@ def test_rounds_before_a_derivative_that_is_not_finite_are_kept_beside_validatio
     assert len(seen) == 1
 
 
+@pytest.mark.last_digits
 def test_a_loss_without_a_minimum_stops_where_scores_are_rounded():
     """A scale that falls for ever ends where the next float of the mean is a cliff: told by the loss in float64."""
     rng = np.random.default_rng(0)
