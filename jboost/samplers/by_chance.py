@@ -11,13 +11,13 @@ from jaxtyping import Array, Float, Int
 
 from jboost._fixed_point import count_by_group
 from jboost._objective.domains import real_argument
+from jboost._random import random_bits
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import pytree, static_field
 from jboost._sampling import Sampler
 from jboost.samplers.drawing import (
     count_all,
     draw,
-    random_bits,
     share_argument,
     share_of,
     whole_numbers,
