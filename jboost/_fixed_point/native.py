@@ -1,4 +1,4 @@
-"""Fixed-point numbers, their sums, and keys selected by them in C++, on a CPU; absent where the library was not built."""
+"""Fixed-point numbers, their sums and selection in C++, on a CPU; absent where the library was not built."""
 
 from __future__ import annotations
 

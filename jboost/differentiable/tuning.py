@@ -15,9 +15,9 @@ from jboost._objective.loss import as_loss
 from jboost._runtime.caller import moves_arrays, warn
 from jboost._spec import Hyper, Spec
 from jboost.boosting.best_round import signed
-from jboost.boosting.chunks import progress_bar
 from jboost.boosting.fitting import fit
 from jboost.boosting.loop import Posed
+from jboost.boosting.pacing import progress_bar
 from jboost.boosting.stopping import History
 from jboost.differentiable.loss_numbers import with_numbers
 from jboost.differentiable.optimizers import adam_in_any_unit, check_optimizer, follow

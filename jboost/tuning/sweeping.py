@@ -20,9 +20,9 @@ from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced, kept_concrete
 from jboost._sampling import draws_any
 from jboost._spec import Hyper, Spec, check_hypers
-from jboost.boosting.chunks import progress_bar
 from jboost.boosting.fitting import fit
 from jboost.boosting.loop import pose
+from jboost.boosting.pacing import progress_bar
 from jboost.boosting.preparing import bin_for, check_domain
 from jboost.boosting.rounds import Problem
 from jboost.boosting.stopping import History
