@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jboost._runtime import extras
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import pytree, static_field
 from jboost.learners.learner import check_count, standard_columns
@@ -144,10 +145,5 @@ class SquashedLinear(ByValue):
 
 
 def _adam() -> Any:
-    try:
-        import optax
-    except ImportError as error:
-        raise ImportError(
-            "a Network without an optimizer takes optax.adam: install it with pip install 'jboost[differentiable]'"
-        ) from error
+    optax = extras.optax("a Network without an optimizer")
     return optax.adam(0.03, eps=1e-4)  # of gradients in units of 1: what is but rounding moves nothing

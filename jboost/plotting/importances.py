@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jboost.plotting.axes import BLUE, axes_or_new, pyplot, tidy
+from jboost._runtime.extras import axes_or_new, pyplot
+from jboost.plotting.axes import BLUE, tidy
 
 
 def plot_importance(importance: Any, *, top: int = 20, labels: Any = None, ax: Any = None) -> Any:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jboost.plotting.axes import INK, PALE, axes_or_new
+from jboost._runtime.extras import axes_or_new
+from jboost.plotting.axes import INK, PALE
 from jboost.plotting.nodes import Node, number_text, read_tree, value_text
 
 LEVEL, LEAF = 2.5, 0.44  # inches between levels and between leaves
