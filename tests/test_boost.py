@@ -308,7 +308,7 @@ def test_wrong_arguments_are_refused():
         fit(Wide(), X, Y)
     with pytest.raises(TypeError, match="learner must have the methods init, fit and predict"):
         fit(learners.Linear, X, Y)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="n_estimators must be an integer of at least 1, got 0"):
+    with pytest.raises(ValueError, match="n_estimators must be at least 1, got 0"):
         fit(learners.Linear(), X, Y, n_estimators=0)
     with pytest.raises(ValueError, match="step must be one of"):
         fit(learners.Linear(), X, Y, step="steepest")  # pyright: ignore[reportArgumentType]
@@ -318,7 +318,7 @@ def test_wrong_arguments_are_refused():
         fit(learners.Linear(), np.where(np.eye(N, 3, 1) > 0, np.nan, X), Y)
     with pytest.raises(ValueError, match="reg_lambda must be between 0"):
         fit(learners.Linear(-1.0), X, Y)
-    with pytest.raises(ValueError, match="n_knots must be an integer of at least 1"):
+    with pytest.raises(ValueError, match="n_knots must be at least 1"):
         learners.splines(0)
     with pytest.raises(ValueError, match="n_levels must be"):
         learners.wavelets(0)

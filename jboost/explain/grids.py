@@ -9,6 +9,7 @@ from jaxtyping import Integer
 
 from jboost._bins import BinEdges, Binned, Factor, read_column
 from jboost._model.ensemble import Ensemble
+from jboost._runtime.arguments import is_whole
 from jboost._runtime.typing import is_traced
 from jboost.explain.subject import Subject, is_split
 
@@ -28,7 +29,7 @@ def make_axis(
     """Find the grid of a feature, or take the given values."""
     edges = subject.model.edges
     label, is_category = subject.names()[feature], edges.features.categories[feature] is not None
-    if not isinstance(wanted, int | np.integer):
+    if not is_whole(wanted):
         values = _given_values(wanted, label)
         deciles = None
         if not is_category and not is_traced(X, bins, edges):
@@ -75,7 +76,7 @@ def told_apart_by(
 
 def check_grid(grid: Any, n_features: int) -> list[Any]:
     """Return what is wanted of each feature: a number of points, or values."""
-    if isinstance(grid, bool) or not isinstance(grid, int | np.integer | list | tuple | np.ndarray):
+    if not is_whole(grid) and not isinstance(grid, list | tuple | np.ndarray):
         raise TypeError(f"grid must be a number of points or hold values, got {grid!r}")
     if isinstance(grid, int | np.integer):
         if grid < 2:

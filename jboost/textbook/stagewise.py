@@ -14,7 +14,7 @@ from jboost._objective.group import GroupLoss
 from jboost._objective.loss import as_loss
 from jboost._objective.resolve import resolve
 from jboost._objective.rows import Rows
-from jboost._runtime.arguments import as_key, as_offset, as_target, as_weight
+from jboost._runtime.arguments import as_key, as_offset, as_target, as_weight, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.parametrised import parametrised
 from jboost._runtime.typing import as_array, is_traced, pytree
@@ -112,7 +112,7 @@ def boost(
         Whether to search for the length of each round. By default only with ``step="gradient"``; else it is 1.
     sample_weight, offset, base_score
         As in `jboost.fit`.
-    key : JAX key, optional
+    key : JAX key or int, optional
         For learners that draw; `jax.random.key(0)` by default.
     valid : (X, y), (X, y, weight) or (X, y, weight, offset), optional
         Rows to watch, as in `jboost.fit`.
@@ -247,8 +247,7 @@ def _check(learner: Any, n_estimators: Any, step: Any) -> None:
         raise TypeError(
             f"learner must have the methods init, fit and predict (jboost.learners), got {learner!r}"
         )
-    if isinstance(n_estimators, bool) or not isinstance(n_estimators, int | np.integer) or n_estimators < 1:
-        raise ValueError(f"n_estimators must be an integer of at least 1, got {n_estimators!r}")
+    whole_number(n_estimators, "n_estimators", 1)
     if step not in get_args(Step):
         raise ValueError(f"step must be one of {get_args(Step)}, got {step!r}")
 
