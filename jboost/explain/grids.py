@@ -45,9 +45,9 @@ def make_axis(
     if isinstance(column, Factor):
         return _axis_of_categories(edges, feature, column, counted, label)
     known = column[counted].astype(np.float64)
-    values = _spaced(known[~np.isnan(known)], int(wanted), percentiles, label)
-    deciles = _deciles(edges, X, bins, counted, feature)
-    return Axis(values, _codes_of(edges, feature, values, label), False, deciles)
+    known = known[~np.isnan(known)]
+    values = _spaced(known, int(wanted), percentiles, label)
+    return Axis(values, _codes_of(edges, feature, values, label), False, _deciles_of(known))
 
 
 def _deciles(edges: BinEdges, X: Any, bins: Any, counted: Any, feature: int) -> np.ndarray | None:
@@ -59,6 +59,10 @@ def _deciles(edges: BinEdges, X: Any, bins: Any, counted: Any, feature: int) -> 
         column = read_column(edges, X, feature)
         known = np.asarray(column, np.float64)[counted]
         known = known[~np.isnan(known)]
+    return _deciles_of(known)
+
+
+def _deciles_of(known: Float[np.ndarray, " n"]) -> np.ndarray | None:
     return np.quantile(known, np.arange(1, 10) / 10, method="nearest") if known.size else None
 
 
