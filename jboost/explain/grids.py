@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Integer
+from jaxtyping import Float, Integer
 
 from jboost._bins import BinEdges, Binned, Factor, read_column
 from jboost._model.ensemble import Ensemble
