@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import jboost
 from jboost import Hyper, Spec, boost, learners, losses
+from jboost.textbook import stages
 
 N = 120
 RNG = np.random.default_rng(5)
@@ -235,7 +236,7 @@ def test_under_jit_the_rounds_after_the_best_are_silent():
     np.testing.assert_allclose(silent.predict(X), model.predict(X), rtol=1e-5, atol=1e-6)
 
 
-def test_callbacks_are_told_and_may_stop():
+def test_callbacks_are_told_and_may_stop(monkeypatch):
     seen = []
 
     def stop(progress):
@@ -251,9 +252,14 @@ def test_callbacks_are_told_and_may_stop():
     with pytest.warns(UserWarning, match="interrupted: the model holds the first 1 rounds"):
         none, _ = fit(callbacks=[interrupt])
     assert none.n_rounds == 1
+    monkeypatch.setattr(stages, "_run_some", interrupt)
+    with pytest.warns(UserWarning, match="the first 0 rounds"):
+        none, record = fit()
+    assert (none.n_rounds, record.best_round) == (0, -1)
+    np.testing.assert_array_equal(none.predict(X), np.full(N, none.base[0]))
 
 
-def interrupt(progress):
+def interrupt(*given):
     raise KeyboardInterrupt
 
 

@@ -47,13 +47,14 @@ def in_chunks(
             while done < total:
                 began = time.perf_counter()
                 count, figures, is_enough = advance(min(size, total - done))
-                done += count
-                bar.update(count)
-                bar.set_postfix(figures, refresh=False)
-                if (stops is not None and stops()) or is_enough:
-                    return
-                if count:
+                if count:  # or it comes again, in another way
+                    done += count
+                    bar.update(count)
+                    bar.set_postfix(figures, refresh=False)
+                    is_enough |= stops is not None and stops()
                     size = min(_next_size(size, count, time.perf_counter() - began), most)
+                if is_enough:
+                    return
         except KeyboardInterrupt:
             warn(interrupted.format(done))
 

@@ -228,7 +228,8 @@ def _watched(valid: Any, y: Any, loss: Any, learner: Learner, known: Any) -> tup
     try:
         prepared = learner.init(jax.random.key(0), X, known)[1]
     except (TypeError, ValueError) as error:
-        raise type(error)(f"valid[0]: {error}") from error
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"valid[0]: {error}") from error
     _check_rows(learner, known, prepared, rows.weight, k, "valid[1] (valid[0] must have as many rows)")
     return prepared, rows
 
@@ -286,6 +287,8 @@ def _check_rows(
 
 def _check_finite(stages: Stage, losses: Float[np.ndarray, " t"]) -> None:
     """Raise if a learner gave what is not finite."""
+    if not losses.size:
+        return
     arrays = [np.asarray(one) for one in jax.tree.leaves((stages.params, stages.length, losses))]
     floats = [one.reshape(len(losses), -1) for one in arrays if np.issubdtype(one.dtype, np.floating)]
     sound = np.isfinite(np.concatenate(floats, axis=1)).all(axis=1)
