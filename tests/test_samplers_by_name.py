@@ -74,6 +74,12 @@ def test_the_definition_draws_the_same(name, rows):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_rows_are_drawn_with_replacement_in_float64(x64):
+    ones = jnp.ones(20)
+    found = jax.jit(samplers.bootstrap())(jax.random.key(0), ones[:, None], ones[:, None], ones)
+    assert (found.dtype, found.sum()) == (jnp.float64, 20)
+
+
 def test_rows_are_drawn_with_equal_probability_and_exactly_so_many(rows):
     weight = np.asarray(rows[2], np.float64)
     there = weight > 0

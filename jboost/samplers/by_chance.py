@@ -175,7 +175,7 @@ class Bootstrap(ByValue):
         there, n = weight > 0, weight.size
         counted = count_all(there)
         with jax.threefry_partitionable(True):
-            drawn = jax.random.randint(key, (n,), 0, counted)
+            drawn = jax.random.randint(key, (n,), 0, counted).astype(jnp.int32)
         counts = jnp.arange(n, dtype=jnp.int32) < share_of(self.share, counted)
         times = count_by_group(counts, drawn, n)  # of the first row with weight, the second, ...
         place = jnp.maximum(jnp.cumsum(there.astype(jnp.int32)) - 1, 0)
