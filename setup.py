@@ -14,6 +14,7 @@ ROOMS = [
     "jboost/_fixed_point",
     "jboost/_histogram",
     "jboost/_model/scoring",
+    "jboost/_random",
     "jboost/_tree",
     "jboost/_tree/sorted_columns",
 ]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jboost._random import uniform
 from jboost._runtime.typing import is_traced
 from jboost._spec import Hyper
 from jboost._split import Rules
@@ -33,11 +34,9 @@ def draws_any(hyper: Hyper) -> bool:
 def sample_rows(key: Array, n_rows: int, fraction: Float[Array, ""]) -> Bool[Array, " n"]:
     """Keep each row, or group of rows, with probability `fraction`, at most once.
 
-    Row i's draw depends on the key and on i alone, so padding a data set does not change it. Of JAX's two ways to draw
-    by threefry only one is so, whichever is the default.
+    Row i's draw depends on the key and on i alone, so padding a data set does not change it.
     """
-    with jax.threefry_partitionable(True):
-        return jax.random.uniform(key, (n_rows,)) < fraction
+    return uniform(key, n_rows) < fraction
 
 
 def sample_columns(

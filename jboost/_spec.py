@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
 
+from jboost._runtime.arguments import whole_number
 from jboost._runtime.typing import as_array, is_traced, pytree
 
 GrowPolicy = Literal["symmetric", "depthwise"]
@@ -93,16 +94,16 @@ class Spec:
     n_candidates: int | None = None
 
     def __post_init__(self) -> None:
-        _check_integer("n_estimators", self.n_estimators, 0, LARGEST)
-        _check_integer("max_depth", self.max_depth, 1, MAX_DEPTH)
-        _check_integer("min_child_samples", self.min_child_samples, 0, LARGEST)
-        _check_integer("max_cat_to_onehot", self.max_cat_to_onehot, 0, LARGEST)
+        whole_number(self.n_estimators, "n_estimators", 0, LARGEST)
+        whole_number(self.max_depth, "max_depth", 1, MAX_DEPTH)
+        whole_number(self.min_child_samples, "min_child_samples", 0, LARGEST)
+        whole_number(self.max_cat_to_onehot, "max_cat_to_onehot", 0, LARGEST)
         if self.n_iter_no_change is not None:
-            _check_integer("n_iter_no_change", self.n_iter_no_change, 1, LARGEST)
+            whole_number(self.n_iter_no_change, "n_iter_no_change", 1, LARGEST)
         if self.sketch_size is not None:
-            _check_integer("sketch_size", self.sketch_size, 1, LARGEST)
+            whole_number(self.sketch_size, "sketch_size", 1, LARGEST)
         if self.n_candidates is not None:
-            _check_integer("n_candidates", self.n_candidates, 2, LARGEST)
+            whole_number(self.n_candidates, "n_candidates", 2, LARGEST)
         _check_choice("grow_policy", self.grow_policy, get_args(GrowPolicy))
         _check_choice("penalties", self.penalties, get_args(Penalties))
         _check_choice("multi_output", self.multi_output, get_args(MultiOutput))
@@ -301,14 +302,6 @@ def _check_range(name: str, numbers: np.ndarray, given: Any) -> None:
         valid, expected = (numbers >= 0) & np.isfinite(numbers), "non-negative and finite"
     if not valid.all():
         raise ValueError(f"{name} must be {expected}, got {numbers[~valid][0] if numbers.ndim else given}")
-
-
-def _check_integer(name: str, value: Any, low: int, high: int) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if not low <= int(value) <= high:
-        expected = f"at least {low}" if high == LARGEST and int(value) < low else f"between {low} and {high}"
-        raise ValueError(f"{name} must be {expected}, got {value}")
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

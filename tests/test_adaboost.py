@@ -295,7 +295,7 @@ def test_leaves_of_the_exponential_loss_tend_to_half_the_log_odds():
         ),
         ({"spec": Spec(multi_output="separate")}, ValueError, "spec.multi_output must be 'vector'"),
         ({"spec": {"max_depth": 1}}, TypeError, "spec must be a jboost.Spec, got dict"),
-        ({"key": 3}, TypeError, "key must be a JAX key"),
+        ({"key": "3"}, TypeError, "key must be a JAX key"),
     ],
 )
 def test_bad_input(given, error, message):

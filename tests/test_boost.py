@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import jboost
 from jboost import Hyper, Spec, boost, learners, losses
+from jboost.textbook import stages
 
 N = 120
 RNG = np.random.default_rng(5)
@@ -177,11 +178,89 @@ def test_under_vmap_and_grad(x64):
 
 
 def test_a_second_call_compiles_nothing(caplog):
-    fit = partial(boost, losses.squared_error, learners.splines(5), n_estimators=4)
-    fit(X, Y)
+    fit = partial(boost, losses.squared_error, learners.splines(5))
+    fit(X, Y, n_estimators=4)
     with jax.log_compiles(), caplog.at_level("WARNING"):
-        fit(X + 1, 2 * Y, learning_rate=0.3)
-    assert "run_rounds" not in caplog.text
+        fit(X + 1, 2 * Y, learning_rate=0.3, n_estimators=5)
+    assert "run_some" not in caplog.text
+
+
+# ------------------------------------------------------------------------------------------------- validation rows
+
+OTHERS = RNG.normal(size=(60, 3))
+Y_OTHERS = np.sin(2 * OTHERS[:, 0]) + OTHERS[:, 1] * OTHERS[:, 2] + 0.5 * RNG.normal(size=60)
+
+
+def test_watched_trees_stop_where_fit_stops(x64):
+    """Metric, offset, weights, tolerance and patience mean what they mean there."""
+    weight, offset = RNG.uniform(0.5, 2, 60), 0.1 * OTHERS[:, 2]
+    watching = {
+        "valid": (OTHERS, Y_OTHERS, weight, offset),
+        "metric": jboost.metrics.mae,
+        "offset": 0.1 * X[:, 2],
+    }
+    spec = Spec(n_estimators=40, max_depth=2, penalties="absolute", n_iter_no_change=3)
+    fit = partial(jboost.fit, losses.squared_error, X, Y, spec=spec, **watching)
+    model, history = fit(hyper=Hyper(learning_rate=0.5, reg_lambda=0.0, min_child_weight=0.0, tol=1e-3))
+    given = {"n_estimators": 40, "learning_rate": 0.5, "n_iter_no_change": 3, "tol": 1e-3}
+    learner = learners.Tree(2, "symmetric")
+    found, record = boost(losses.squared_error, learner, X, Y, **given, **watching)
+    assert 3 < len(record.valid_metric) < 40
+    assert (found.n_rounds, record.best_round) == (model.n_trees, history.best_round)
+    np.testing.assert_allclose(record.valid_metric, history.valid_metric, rtol=1e-9)
+    np.testing.assert_allclose(record.train_loss, history.train_loss, rtol=1e-9)
+    score = found.predict(OTHERS, offset)
+    np.testing.assert_allclose(
+        np.average(np.abs(Y_OTHERS - score), weights=weight), record.valid_metric[-4], rtol=1e-9
+    )
+
+
+def test_under_jit_the_rounds_after_the_best_are_silent():
+    def stopped(y):
+        return boost(
+            losses.squared_error,
+            learners.Tree(2),
+            X,
+            y,
+            n_estimators=12,
+            learning_rate=1.0,
+            valid=(OTHERS, Y_OTHERS),
+            n_iter_no_change=2,
+        )
+
+    model, record = stopped(Y)
+    silent, whole = jax.jit(stopped)(Y)
+    assert 0 < (best := int(record.best_round)) < 9
+    assert (int(whole.best_round), silent.n_rounds, model.n_rounds) == (best, 12, best + 1)
+    assert not silent.length[best + 1 :].any()
+    np.testing.assert_allclose(silent.predict(X), model.predict(X), rtol=1e-5, atol=1e-6)
+
+
+def test_callbacks_are_told_and_may_stop(monkeypatch):
+    seen = []
+
+    def stop(progress):
+        seen.append(progress)
+        return progress.n_rounds >= 3
+
+    fit = partial(
+        boost, losses.squared_error, learners.Tree(2), X, Y, n_estimators=50, valid=(OTHERS, Y_OTHERS)
+    )
+    model, record = fit(callbacks=[stop], verbose=False)
+    assert model.n_rounds == seen[-1].n_rounds == len(record.train_loss) < 50
+    np.testing.assert_array_equal(seen[-1].history.valid_metric, record.valid_metric)
+    with pytest.warns(UserWarning, match="interrupted: the model holds the first 1 rounds"):
+        none, _ = fit(callbacks=[interrupt])
+    assert none.n_rounds == 1
+    monkeypatch.setattr(stages, "_run_some", interrupt)
+    with pytest.warns(UserWarning, match="the first 0 rounds"):
+        none, record = fit()
+    assert (none.n_rounds, record.best_round) == (0, -1)
+    np.testing.assert_array_equal(none.predict(X), np.full(N, none.base[0]))
+
+
+def interrupt(*given):
+    raise KeyboardInterrupt
 
 
 @pytest.mark.slow
@@ -235,7 +314,7 @@ def test_wrong_arguments_are_refused():
         fit(Wide(), X, Y)
     with pytest.raises(TypeError, match="learner must have the methods init, fit and predict"):
         fit(learners.Linear, X, Y)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="n_estimators must be an integer of at least 1, got 0"):
+    with pytest.raises(ValueError, match="n_estimators must be at least 1, got 0"):
         fit(learners.Linear(), X, Y, n_estimators=0)
     with pytest.raises(ValueError, match="step must be one of"):
         fit(learners.Linear(), X, Y, step="steepest")  # pyright: ignore[reportArgumentType]
@@ -245,10 +324,20 @@ def test_wrong_arguments_are_refused():
         fit(learners.Linear(), np.where(np.eye(N, 3, 1) > 0, np.nan, X), Y)
     with pytest.raises(ValueError, match="reg_lambda must be between 0"):
         fit(learners.Linear(-1.0), X, Y)
-    with pytest.raises(ValueError, match="n_knots must be an integer of at least 1"):
+    with pytest.raises(ValueError, match="n_knots must be at least 1"):
         learners.splines(0)
     with pytest.raises(ValueError, match="n_levels must be"):
         learners.wavelets(0)
+    with pytest.raises(ValueError, match="valid must be given when n_iter_no_change"):
+        fit(learners.Linear(), X, Y, n_iter_no_change=3)
+    with pytest.raises(ValueError, match=r"learner failed on targets \[50 1\], .* row of valid\[1\]"):
+        fit(learners.Linear(), X, Y, valid=(X, Y[:50]))
+    with pytest.raises(ValueError, match=r"valid\[0\]: X must be finite"):
+        fit(learners.Linear(), X, Y, valid=(X * np.nan, Y))
+    with pytest.raises(ValueError, match="on_host=True"):
+        fit(learners.Linear(), X, Y, valid=(X, Y), metric=jboost.Metric(lambda s, y, w: 0.0, on_host=True))
+    with pytest.raises(TypeError, match="callbacks must be a list"):
+        fit(learners.Linear(), X, Y, callbacks=3)
     with pytest.raises(TypeError, match="got a GroupLoss"):
         boost(jboost.GroupLoss(lambda s, y, m: jnp.sum(jnp.where(m, s, 0.0))), learners.Linear(), X, Y)
     with pytest.raises(ValueError, match=r"learner failed on targets \[50 1\]"):

@@ -256,7 +256,7 @@ def test_an_interrupt_returns_what_is_trained(monkeypatch):
     train, _ = parts()
     arguments = (losses.squared_error, train.data, train.targets["real"])
     bar = Interrupted(after=5)
-    monkeypatch.setattr("jboost.boosting.chunks.tqdm", bar)
+    monkeypatch.setattr("jboost.boosting.pacing.tqdm", bar)
     spec = dataclasses.replace(SMALL, n_estimators=500)
     with pytest.warns(UserWarning, match="interrupted"):
         model, history = jboost.fit(*arguments, spec=spec, verbose=True)

@@ -7,8 +7,8 @@ XGBoost reads the bin codes as feature values, so that both see the same cuts. I
 - Equal gains: XGBoost does not promise the same order, so targets are real-valued or weighted.
 - Nodes without a missing value to learn from: XGBoost has a fixed side for them, here they join the heavier
   child. Such splits agree on the training rows, which are the rows compared.
-- gamma: XGBoost grows first and prunes from the leaves up, so a weak split above a strong one survives; here
-  growth stops at the weak one. gamma is 0.
+- gamma: `hist` stops at a weak split, as here, but its gain has no factor of 1/2; `exact` grows first and prunes from
+  the leaves up, so that a weak split above a strong one survives. gamma is 0; tests/test_pruning.py compares both.
 - Poisson: XGBoost bounds steps by 0.7 unless told otherwise; here max_delta_step is 0 in both.
 - Softmax: XGBoost grows one tree per class and doubles the Hessian. Halving its learning rate, lambda and
   min_child_weight here makes up for that exactly.

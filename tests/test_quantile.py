@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import native_library
 import numpy as np
 import pytest
 
-from jboost._fixed_point.quantile import grouped_quantile, weighted_quantile
+import jboost
+from jboost._fixed_point import native
+from jboost._fixed_point.quantile import grouped_quantile, select_in_jax, weighted_quantile
 
 LEVELS = (0.01, 0.1, 0.25, 0.5, 0.7, 0.9, 0.99)
 quantile = jax.jit(weighted_quantile)
@@ -121,3 +124,28 @@ def test_vmap_equals_a_loop(rng):
     loop = [quantile(jnp.asarray(v), jnp.asarray(w), 0.3) for v, w in zip(values, weight, strict=True)]
     mapped = jax.jit(jax.vmap(lambda v, w: weighted_quantile(v, w, 0.3)))(values, weight)
     np.testing.assert_array_equal(mapped, loop)
+
+
+@pytest.mark.parametrize("n_groups", [None, 3, 2000])
+def test_keys_selected_in_cpp_are_those_of_the_definition(n_groups, rng):
+    """Of the kinds that occur: masks and masses, one group of all and many, ties, no mass, ranks beyond it."""
+    native_library.require(native.select_available)
+    n, g = 50_000, n_groups or 1
+    key = rng.integers(0, 2**32, n).astype(np.uint32) >> rng.integers(0, 32, n).astype(np.uint32)
+    group = None if n_groups is None else rng.integers(0, g, n).astype(np.int32)
+    batch = jnp.stack([jnp.asarray(key), jnp.full(n, 7, jnp.uint32)])
+    twins = [jax.jit(jax.vmap(twin, (0, None, None, 0))) for twin in (native.select, select_in_jax)]
+    for mass in (rng.random(n) < 0.3, rng.integers(0, 5, n).astype(np.int32)):
+        each = np.bincount(np.zeros(n, int) if group is None else group, mass, g)
+        rank = np.stack([np.maximum(1, each * rng.random(g)), each + rng.integers(-1, 2, g)]).astype(np.int32)
+        found, expected = (twin(batch, mass, group, rank) for twin in twins)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_keys_of_eight_bytes_are_selected_alike(x64, rng):
+    native_library.require(native.select_available)
+    values, weight = jnp.asarray(rng.normal(size=300)), jnp.asarray(rng.random(300))
+    group = jnp.asarray(rng.integers(0, 5, 300), jnp.int32)
+    with jboost.plain_jax():
+        expected = jax.jit(lambda *given: grouped_quantile(*given, 5, 0.3))(values, weight, group)
+    np.testing.assert_array_equal(by_group(values, weight, group, 5, 0.3), expected)

@@ -64,6 +64,22 @@ def test_only_rows_with_weight_are_drawn_and_padding_changes_nothing(name, rows)
     np.testing.assert_allclose(again[:, :N], found[:50], rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["goss", "stratified"])
+def test_the_definition_draws_the_same(name, rows):
+    """In plain JAX, bit for bit, also where all rows have one size, so that lots are drawn."""
+    given = jax.tree.map(lambda one: jnp.stack([one, jnp.ones_like(one)]), rows)
+    found = jax.jit(jax.vmap(EVERY[name], (None, 0, 0, 0)))(jax.random.key(1), *given)
+    with jboost.plain_jax():
+        expected = jax.jit(jax.vmap(EVERY[name].__call__, (None, 0, 0, 0)))(jax.random.key(1), *given)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_rows_are_drawn_with_replacement_in_float64(x64):
+    ones = jnp.ones(20)
+    found = jax.jit(samplers.bootstrap())(jax.random.key(0), ones[:, None], ones[:, None], ones)
+    assert (found.dtype, found.sum()) == (jnp.float64, 20)
+
+
 def test_rows_are_drawn_with_equal_probability_and_exactly_so_many(rows):
     weight = np.asarray(rows[2], np.float64)
     there = weight > 0

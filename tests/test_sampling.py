@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jboost._runtime.arguments import key_of
+from jboost._runtime.arguments import as_key, key_of
 from jboost._sampling import sample_columns, sample_rows
 
 KEYS = 200
@@ -153,9 +153,10 @@ def test_equal_weights_draw_what_no_weights_draw():
 
 @pytest.mark.parametrize("seed", [0, 1, 12345, 2**31 - 1, 2**31, 2**40, -1, -(2**31)])
 def test_the_key_of_a_seed_is_that_of_jax(seed, precision):
-    found, expected = key_of(seed), jax.random.key(seed)
-    assert found.dtype == expected.dtype
-    np.testing.assert_array_equal(jax.random.key_data(found), jax.random.key_data(expected))
+    expected = jax.random.key(seed)
+    for found in (key_of(seed), as_key(np.int64(seed))):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(jax.random.key_data(found), jax.random.key_data(expected))
 
 
 def test_the_key_of_a_seed_for_another_generator():

@@ -154,7 +154,7 @@ def test_it_stands_in_a_pipeline_and_can_be_cloned():
         ({"param_grid": {"max_depth": [0]}}, ValueError, "max_depth must be"),
         ({"estimator": StandardScaler()}, TypeError, "estimator must be a JBoostClassifier"),
         ({"estimator": JBoostRegressor(early_stopping=True)}, ValueError, "early_stopping=True"),
-        ({"ensemble": 0}, ValueError, "ensemble must be an integer"),
+        ({"ensemble": 0}, ValueError, "ensemble must be at least 1"),
         ({"scoring": ["r2"]}, ValueError, "scoring must be one scorer"),
         ({"scoring": "roc_auc"}, ValueError, "scoring='roc_auc' fails"),
         ({"scoring": lambda estimator, X, y: np.nan}, ValueError, "got NaN for every setting"),
@@ -165,7 +165,7 @@ def test_it_stands_in_a_pipeline_and_can_be_cloned():
             "must not train on rows that it holds out, row 50",
         ),
         ({"cv": [(np.arange(100), np.arange(200, 300))]}, ValueError, "cv must give places of the 240 rows"),
-        ({"n_iter": 0}, ValueError, "n_iter must be an integer"),
+        ({"n_iter": 0}, ValueError, "n_iter must be at least 1"),
         ({"refit": "r2"}, ValueError, "refit must be True or False"),
     ],
 )

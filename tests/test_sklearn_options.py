@@ -79,7 +79,7 @@ def test_the_first_rounds_predict_what_a_shorter_fit_does():
             np.testing.assert_array_equal(
                 getattr(estimator, method)(X, n_trees=6), getattr(estimator, method)(X)
             )
-    with pytest.raises(ValueError, match="n_trees must be between 0 and 6, got 7"):
+    with pytest.raises(ValueError, match="n_trees must be at most 6, got 7"):
         estimator.predict(X, n_trees=7)
     with pytest.raises(TypeError, match="n_trees must be an integer"):
         estimator.predict(X, n_trees=0.5)

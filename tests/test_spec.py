@@ -22,8 +22,8 @@ PENALTIES = tuple(name for name in FIELDS if name not in (*SHARES, "learning_rat
     ("name", "bad", "expected"),
     [
         ("n_estimators", -1, "n_estimators must be at least 0, got -1"),
-        ("max_depth", 0, "max_depth must be between 1 and 16, got 0"),
-        ("max_depth", 17, "max_depth must be between 1 and 16, got 17"),
+        ("max_depth", 0, "max_depth must be at least 1, got 0"),
+        ("max_depth", 17, "max_depth must be at most 16, got 17"),
         ("min_child_samples", -2, "min_child_samples must be at least 0, got -2"),
         ("max_cat_to_onehot", -1, "max_cat_to_onehot must be at least 0, got -1"),
         ("n_iter_no_change", 0, "n_iter_no_change must be at least 1, got 0"),

@@ -241,7 +241,7 @@ def test_the_picture_shows_the_best_and_the_others():
         ({"folds": 2, "metric": lambda s, y: 0.0}, TypeError, r"metric\(score, y, weight\)"),
         ({"folds": 2, "metric": lambda s, y, w: s}, ValueError, "metric must be a function"),
         ({"metric": metrics.rmse}, ValueError, "folds must be given with a metric"),
-        ({"keys": 3}, TypeError, "key must be a JAX key"),
+        ({"keys": 3.5}, TypeError, "key must be a JAX key"),
         ({"hyper": Hyper(reg_lambda=np.array([1.0, -1.0]))}, ValueError, "reg_lambda must be non-negative"),
         ({"hyper": Hyper(reg_lambda=np.ones(2), gamma=np.ones(3))}, ValueError, "arrays of one length"),
         ({"hyper": Hyper(reg_lambda=np.ones((2, 2)))}, ValueError, "reg_lambda must be a number or an array"),

@@ -318,14 +318,17 @@ def test_keys_of_both_kinds_pass_and_the_first_is_the_default():
     assert as_key(key) is key
     assert as_key(raw) is raw
     assert as_key(None) == jax.random.key(0)
+    assert as_key(np.uint32(3)) == key
     assert jax.jit(lambda k: jax.random.bits(as_key(k)))(key) == jax.random.bits(key)
 
 
 @pytest.mark.parametrize(
-    "bad", [3, np.uint32(3), "key", jnp.array([1.0, 2.0]), jnp.uint32(3), [0, 1], jnp.zeros(5, jnp.uint32)]
+    "bad", [3.0, True, "key", jnp.array([1.0, 2.0]), jnp.uint32(3), [0, 1], jnp.zeros(5, jnp.uint32)]
 )
 def test_what_is_no_key_is_refused(bad):
-    with pytest.raises(TypeError, match=r"^key must be a JAX key such as jax.random.key\(0\), got "):
+    with pytest.raises(
+        TypeError, match=r"^key must be a JAX key, such as jax.random.key\(0\), or an integer, got "
+    ):
         as_key(bad)
 
 

@@ -66,13 +66,17 @@ CASES = {
     "one column": Case(f=1, **DEPTHWISE),
     "some rows are inactive": Case(active=0.6, f=8, missing=False, **DEPTHWISE),
     "categories, by level": Case(categorical=(1, 3), active=0.8),
-    "categories, by node": Case(n=2000, categorical=(0, 4), hyper={"cat_smooth": 0.0}, **DEPTHWISE),
+    "categories, by node": Case(
+        n=2000, categorical=(0, 4), active=0.6, hyper={"cat_smooth": 0.0}, **DEPTHWISE
+    ),
     "categories one by one": Case(codes=5, categorical=(0, 1, 2), missing=False, **DEPTHWISE),
     "two outputs": Case(k=2, hyper={"reg_alpha": 0.3, "gamma": 0.1}),
     "five outputs": Case(k=5, f=9, categorical=(8,), **DEPTHWISE),
     "rows of a child are counted": Case(spec={"min_child_samples": 20}, categorical=(2,), active=0.7),
     "and with two outputs": Case(spec={"min_child_samples": 9}, k=2, missing=False, **DEPTHWISE),
-    "codes of two bytes": Case(n=3000, f=17, codes=700, categorical=(2,), hyper={"reg_lambda": 0.0}),
+    "codes of two bytes": Case(
+        n=3000, f=17, codes=700, categorical=(2,), active=0.6, hyper={"reg_lambda": 0.0}
+    ),
     "equal gains": Case(n=300, f=17, codes=9, ties=True),
     "equal gains, by node": Case(n=300, f=9, codes=9, ties=True, missing=False, **DEPTHWISE),
     "columns drawn for a level": Case(f=17, depth=4, allowed=0.3, **DEPTHWISE),

@@ -36,7 +36,7 @@ GROUPS = (
     (r"^_tree", "routing"),
     (r"^_model|^_objective/(leaf_rules|leaves)", "leaves"),
     (r"^_sampling", "sampling"),
-    (r"train_loss|_plain_mean", "training loss"),
+    (r"train_loss|plain_mean", "training loss"),
 )
 # Whatever it calls, sums in fixed point say, serves the leaves.
 LEAVES = r"^_objective/(leaf_rules|leaves)(?!.*moved_by)"

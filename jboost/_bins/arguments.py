@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jboost._bins.table import Table
-from jboost._runtime.arguments import check_weight
+from jboost._runtime.arguments import check_weight, whole_number
 from jboost._runtime.typing import is_traced
 
 MAX_MAX_BINS = 65534  # with the missing code, all codes fit a uint16
@@ -23,11 +23,7 @@ def check_max_bins(max_bins: Any) -> int:
         if max_bins != "exact":
             raise ValueError(f"max_bins must be 2 to {MAX_MAX_BINS} or 'exact', got {max_bins!r}")
         return EXACT
-    if isinstance(max_bins, bool) or not isinstance(max_bins, int | np.integer):
-        raise TypeError(f"max_bins must be an int or 'exact', got {max_bins!r}")
-    if not 2 <= max_bins <= MAX_MAX_BINS:
-        raise ValueError(f"max_bins must be 2 to {MAX_MAX_BINS} or 'exact', got {max_bins}")
-    return int(max_bins)
+    return whole_number(max_bins, "max_bins", 2, MAX_MAX_BINS, " or 'exact'")
 
 
 def check_missing(missing: Any) -> float | None:

@@ -4,8 +4,11 @@
 // jboost_sum_by_group: values [..., n, c], group int32 [..., n], or [..., 0] for one group of all, factor [..., c] and
 // int32 [..., c] how many values are not 0; result [..., groups, c].
 // jboost_count_by_group: counted bool [..., n], group int32 [..., n]; result int32 [..., groups].
+// jboost_select: key uint32 or uint64 [..., n], mass bool, int32 or int64 [..., n], group int32 [..., n], or [..., 0] for one
+// group of all, rank int32 or int64 [..., groups]; result [..., groups], as the keys.
 
 #include "kernel.h"
+#include "select.h"
 
 #include "../_runtime/xla.h"
 
@@ -90,6 +93,51 @@ ffi::Error count_by_group(ffi::ThreadPool threads, ffi::AnyBuffer counted, ffi::
   });
 }
 
+struct Selected {
+  ffi::AnyBuffer key, mass, group, rank, out;
+};
+
+template <typename Key, typename Mass, typename Rank>
+ffi::Error select_as(const jboost::Pool& pool, const jboost::Batch& batch, const Selected& s) {
+  const int64_t lead = batch.n_leading(), n_rows = s.key.dimensions()[lead], n_groups = s.out.dimensions()[lead];
+  const bool has_groups = s.group.dimensions()[lead] > 0 || n_rows == 0;
+  return jboost::for_each_element(pool, batch.size(), [&](int64_t i, const jboost::Pool& threads) {
+    const Rank* rank = batch.element<Rank>(s.rank, i);
+    const jboost::Selection<Key, Mass> selection{batch.element<Key>(s.key, i), batch.element<Mass>(s.mass, i),
+                                                 has_groups ? batch.element<int32_t>(s.group, i) : nullptr, n_rows,
+                                                 n_groups};
+    jboost::select(selection, threads, std::vector<int64_t>(rank, rank + n_groups),
+                    static_cast<Key*>(s.out.untyped_data()) + i * n_groups);
+  });
+}
+
+template <typename Key>
+ffi::Error select_by_mass(const jboost::Pool& pool, const jboost::Batch& batch, const Selected& s) {
+  const ffi::DataType mass = s.mass.element_type(), rank = s.rank.element_type();
+  if (mass == ffi::PRED && rank == ffi::S32) return select_as<Key, bool, int32_t>(pool, batch, s);
+  if (mass == ffi::S32 && rank == ffi::S32) return select_as<Key, int32_t, int32_t>(pool, batch, s);
+  if (mass == ffi::S64 && rank == ffi::S64) return select_as<Key, int64_t, int64_t>(pool, batch, s);
+  return jboost::invalid("jboost select: unexpected types");
+}
+
+ffi::Error select_keys(ffi::ThreadPool threads, ffi::AnyBuffer key, ffi::AnyBuffer mass, ffi::AnyBuffer group,
+                  ffi::AnyBuffer rank, ffi::Result<ffi::AnyBuffer> out) {
+  const jboost::Batch batch(out->dimensions(), 1);
+  const int64_t lead = batch.n_leading();
+  if (lead < 0 || !batch.holds(key, 1) || !batch.holds(mass, 1) || !batch.holds(group, 1) || !batch.holds(rank, 1) ||
+      key.element_type() != out->element_type() || group.element_type() != ffi::S32)
+    return jboost::invalid("jboost select: unexpected ranks or types");
+  const int64_t n = key.dimensions()[lead], n_grouped = group.dimensions()[lead];
+  if (mass.dimensions()[lead] != n || rank.dimensions()[lead] != out->dimensions()[lead] ||
+      (n_grouped != n && (n_grouped > 0 || out->dimensions()[lead] != 1)))
+    return jboost::invalid("jboost select: shapes disagree");
+  const jboost::Pool pool = jboost::pool_of(threads);
+  const Selected selected{key, mass, group, rank, *out};
+  if (key.element_type() == ffi::U32) return select_by_mass<uint32_t>(pool, batch, selected);
+  if (key.element_type() == ffi::U64) return select_by_mass<uint64_t>(pool, batch, selected);
+  return jboost::invalid("jboost select: unexpected types");
+}
+
 }  // namespace
 
 extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_find_scale(XLA_FFI_CallFrame* call_frame);
@@ -117,3 +165,14 @@ extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_count_by_group(XLA_FFI_CallFrame*
 XLA_FFI_DEFINE_HANDLER_SYMBOL(
     jboost_count_by_group, count_by_group,
     ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<ffi::AnyBuffer>().Arg<ffi::AnyBuffer>().Ret<ffi::AnyBuffer>());
+
+extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_select(XLA_FFI_CallFrame* call_frame);
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_select, select_keys,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Ret<ffi::AnyBuffer>());

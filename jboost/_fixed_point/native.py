@@ -1,11 +1,11 @@
-"""Fixed-point numbers and their sums in C++, on a CPU; absent where the library was not built."""
+"""Fixed-point numbers, their sums and selection in C++, on a CPU; absent where the library was not built."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Int32
+from jaxtyping import Array, Bool, Float, Int, Int32, UInt
 
 from jboost._runtime import library
 from jboost._runtime.typing import zeros_varying_like
@@ -13,6 +13,7 @@ from jboost._runtime.typing import zeros_varying_like
 SCALE = "jboost_find_scale"
 SUM = "jboost_sum_by_group"
 COUNT = "jboost_count_by_group"
+SELECT = "jboost_select"
 
 
 def scale_available() -> bool:
@@ -28,6 +29,11 @@ def sums_available() -> bool:
 def counts_available() -> bool:
     """Say whether rows can be counted in C++ in this process."""
     return library.is_available(COUNT, _count_is_right)
+
+
+def select_available() -> bool:
+    """Say whether keys can be selected in C++ in this process."""
+    return library.is_available(SELECT, _select_is_right)
 
 
 def _scale_is_right() -> bool:
@@ -48,6 +54,13 @@ def _count_is_right() -> bool:
     """Count two of three rows in the second group of two."""
     counted, group = jnp.array([True, False, True]), jnp.ones(3, jnp.int32)
     return jax.jit(count_by_group, static_argnums=2)(counted, group, 2).tolist() == [0, 2]
+
+
+def _select_is_right() -> bool:
+    """Take the second key of three, beside a group of one."""
+    key, group = jnp.array([7, 9, 5, 6], jnp.uint32), jnp.array([0, 1, 0, 0], jnp.int32)
+    rank = jnp.array([2, 1], jnp.int32)
+    return jax.jit(select)(key, jnp.ones(4, bool), group, rank).tolist() == [6, 9]
 
 
 def find_scale(values: Float[Array, "n c"]) -> tuple[Float[Array, " c"], Int32[Array, " c"]]:
@@ -76,6 +89,18 @@ def count_by_group(
     """Do what `jboost._fixed_point.sums.counts_in_jax` does."""
     result = _like(counted, (n_groups,), jnp.int32)
     return jax.ffi.ffi_call(COUNT, result, vmap_method="expand_dims")(counted, group)
+
+
+def select(
+    key: UInt[Array, " n"],
+    mass: Bool[Array, " n"] | Int[Array, " n"],
+    group: Int32[Array, " n"] | None,
+    rank: Int[Array, " g"],
+) -> UInt[Array, " g"]:
+    """Do what `jboost._fixed_point.quantile.select` does on one device."""
+    group = zeros_varying_like(key, (0,), jnp.int32) if group is None else group
+    result = _like(key, rank.shape, key.dtype)
+    return jax.ffi.ffi_call(SELECT, result, vmap_method="expand_dims")(key, mass, group, rank)
 
 
 def _like(array, shape, dtype):

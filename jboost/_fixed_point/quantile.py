@@ -11,8 +11,10 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, Int, UInt
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Int32, UInt
 
+from jboost._fixed_point import native
+from jboost._runtime.library import by_platform
 from jboost._runtime.rules import within_its_rule
 from jboost._runtime.typing import Reduce, over_devices
 
@@ -112,12 +114,32 @@ def _bounds(
 
 
 def select(
-    key: UInt[Array, " n"], mass: Array, group: Array, rank: Array, reduce: Reduce | None
+    key: UInt[Array, " n"],
+    mass: Bool[Array, " n"] | Int[Array, " n"],
+    group: Int32[Array, " n"] | None,
+    rank: Int[Array, " g"],
+    reduce: Reduce | None = None,
 ) -> UInt[Array, " g"]:
-    """Return for each group the smallest key whose cumulative mass reaches `rank`, highest digits first."""
+    """Return for each group the smallest key whose cumulative mass reaches `rank`; one group of all if it is None."""
+    if reduce is not None:
+        return select_in_jax(key, mass, group, rank, reduce)
+    on_cpu = native.select if native.select_available() else select_in_jax
+    return by_platform(key, mass, group, rank, cpu=on_cpu, default=select_in_jax)
+
+
+def select_in_jax(
+    key: UInt[Array, " n"],
+    mass: Bool[Array, " n"] | Int[Array, " n"],
+    group: Int32[Array, " n"] | None,
+    rank: Int[Array, " g"],
+    reduce: Reduce | None = None,
+) -> UInt[Array, " g"]:
+    """Do so in plain JAX, highest digits first."""
     n_groups = rank.size
     n_passes = key.dtype.itemsize * 8 // DIGIT_BITS
     every = jnp.arange(n_groups)
+    group = jnp.zeros(key.shape, jnp.int32) if group is None else group
+    mass = mass.astype(rank.dtype)
 
     def narrow(i, state):
         prefix, rank = state

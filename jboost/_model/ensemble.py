@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from jboost._bins import BinEdges, check_same_edges, read_bins
 from jboost._model.scoring import sum_rounds
 from jboost._model.scoring.xla import sum_all_rounds
-from jboost._runtime.arguments import as_offset
+from jboost._runtime.arguments import as_offset, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.dividing import check_not_explicit
 from jboost._runtime.padding import bucket, pad_axis
@@ -222,10 +222,7 @@ def truncate(model: Ensemble, n_trees: int) -> Ensemble:
     2
     """
     check_model(model)
-    if not isinstance(n_trees, (int, np.integer)) or isinstance(n_trees, bool):
-        raise TypeError(f"n_trees must be an integer, got {n_trees!r}")
-    if not 0 <= n_trees <= model.n_trees:
-        raise ValueError(f"n_trees must be between 0 and {model.n_trees}, got {n_trees}")
+    n_trees = whole_number(n_trees, "n_trees", 0, model.n_trees)
     return dataclasses.replace(model, **jax.tree.map(lambda array: array[:n_trees], _rounds(model)))
 
 

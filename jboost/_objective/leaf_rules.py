@@ -14,6 +14,7 @@ from jboost._fixed_point.quantile import grouped_quantile, weighted_quantile
 from jboost._objective.base_score import best_constant
 from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows
+from jboost._runtime.arguments import whole_number
 from jboost._runtime.rules import within_its_rule
 from jboost._runtime.typing import Reduce, as_node
 from jboost._split import leaf_value, limit_step
@@ -95,8 +96,7 @@ class Newton:
     descends: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise ValueError(f"steps must be an integer of at least 1, got {self.steps!r}")
+        whole_number(self.steps, "steps", 1)
 
     def leaf_values(self, leaves: Leaves) -> Float[Array, "leaves k"]:
         """Minimise the quadratic model of the loss in each leaf, as often as asked for."""

@@ -1,8 +1,9 @@
-"""Targets, weights and keys as they come from a user, checked and made into arrays."""
+"""Targets, weights, keys and whole numbers as they come from a user, checked and made into arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -119,16 +120,35 @@ def as_group_ids(groups: Any, n_rows: int, name: str) -> np.ndarray:
     return ids
 
 
+def is_whole(value: Any) -> bool:
+    """Say whether it is an integer of Python's or NumPy's; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def whole_number(value: Any, name: str, least: int = 0, most: int | None = None, or_else: str = "") -> int:
+    """Return an integer as Python's; raise unless it is one, from `least` to `most`.
+
+    `or_else` says in messages what else there might be, such as " or None".
+    """
+    if not is_whole(value):
+        raise TypeError(f"{name} must be an integer{or_else}, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}{or_else}, got {value}")
+    if most is not None and value > most:
+        raise ValueError(f"{name} must be at most {most}{or_else}, got {value}")
+    return int(value)
+
+
 def as_key(key: Any) -> Array:
-    """Return a JAX key, the first by default."""
-    if key is None:
-        return key_of(0)
+    """Return a JAX key: that of a whole number, the one of 0 by default."""
+    if key is None or is_whole(key):
+        return key_of(0 if key is None else whole_number(key, "key", -(2**63), 2**63 - 1))
     if isinstance(key, jax.Array):
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 0:
             return key
         if key.dtype == jnp.uint32 and key.shape == jax.eval_shape(jax.random.PRNGKey, 0).shape:
             return key
-    raise TypeError(f"key must be a JAX key such as jax.random.key(0), got {key!r}")
+    raise TypeError(f"key must be a JAX key, such as jax.random.key(0), or an integer, got {key!r}")
 
 
 def key_of(seed: int) -> Array:

@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import functools
 import logging
-import numbers
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ import jax.extend.backend
 import jaxlib.version
 import joblib
 
+from jboost._runtime.arguments import is_whole
 from jboost._runtime.caller import warn
 
 SUFFIXES = (".so", ".dylib", ".pyd")
@@ -181,7 +181,7 @@ def n_threads(n_jobs: int | None) -> int:
     """Return how many threads scikit-learn's `n_jobs` asks for: all for None, all but one for -2, and so on."""
     if n_jobs is None:
         return joblib.cpu_count()
-    if not isinstance(n_jobs, numbers.Integral) or isinstance(n_jobs, bool):
+    if not is_whole(n_jobs):
         raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}")
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0: give a number of threads, or -1 for all")

@@ -23,6 +23,7 @@
 #include "growth.h"
 #include "node_tables.h"
 #include "passing_table.h"
+#include "routing.h"
 #include "rows.h"
 
 namespace jboost {
@@ -88,6 +89,7 @@ class Grower {
       if (level + 1 < p_.depth) descend();
     }
     crew_.run(rows_.n_blocks, [&](int64_t block, int64_t) { write_leaves(block); });
+    p_.grouped.wide ? write_other_leaves<uint16_t>() : write_other_leaves<uint8_t>();
   }
 
  private:
@@ -311,7 +313,7 @@ class Grower {
     tables_.set(std::move(slots));
   }
 
-  // The nodes of the last level are current: their rows go one level further, and rows that are not active all the way.
+  // The nodes of the last level are current: their rows go one level further.
   void write_leaves(int64_t block) {
     int32_t* leaf = p_.leaf + rows_.first_row(block);
     for (int64_t node = 0; node < n_nodes_; ++node) {
@@ -326,25 +328,15 @@ class Grower {
         });
       });
     }
-    const bool* active = p_.active + rows_.first_row(block);
-    for (int64_t i = 0; i < rows_.rows_of(block); ++i)
-      if (!active[i]) leaf[i] = leaf_of(rows_.first_row(block) + i);
   }
-  int32_t leaf_of(int64_t row) const {
-    int32_t node = 0;
-    for (int64_t level = 0; level < p_.depth; ++level) {
-      const int64_t slot = p_.symmetric ? level : (int64_t{1} << level) - 1 + node;
-      int32_t code = 0;
-      with_codes(p_.feature[slot], [&](const auto& codes) { code = codes[row]; });
-      node = 2 * node + slot_goes_right(slot, code);
-    }
-    return node;
-  }
-  bool slot_goes_right(int64_t slot, int32_t code) const {
-    if (code == 0) return p_.missing_right[slot];
-    if (p_.threshold[slot] < p_.n_codes && p_.is_categorical(p_.feature[slot]))
-      return code < p_.n_codes && p_.categories_right[slot * p_.n_set_words + code / 32] >> (code % 32) & 1;
-    return code > p_.threshold[slot];
+  // Those of rows that are not active, which go all the way.
+  template <typename Code>
+  void write_other_leaves() {
+    const Routing<T, Code> routing(p_);
+    crew_.run(rows_.n_blocks, [&](int64_t block, int64_t) {
+      if (rows_.count_all(block, n_nodes_) < rows_.rows_of(block))
+        routing.write_leaves(rows_.first_row(block), rows_.rows_of(block), p_.leaf);
+    });
   }
 
   const Growth<T>& p_;

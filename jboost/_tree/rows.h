@@ -97,6 +97,7 @@ class NodeRows {
   int64_t first_row(int64_t block) const { return block * block_rows; }
   int64_t rows_of(int64_t block) const { return std::min(block_rows, n_rows - first_row(block)); }
   int64_t count(int64_t block, int64_t node) const { return starts(block)[node + 1] - starts(block)[node]; }
+  int64_t count_all(int64_t block, int64_t n_nodes) const { return starts(block)[n_nodes]; }
   uint32_t* rows(int64_t block, int64_t node) { return now_ + first_row(block) + starts(block)[node]; }
   const uint32_t* rows(int64_t block, int64_t node) const { return now_ + first_row(block) + starts(block)[node]; }
   bool has_all(int64_t block, int64_t node) const { return count(block, node) == rows_of(block); }

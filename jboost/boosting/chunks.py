@@ -12,12 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from tqdm.auto import tqdm
 
 from jboost import _devices
 from jboost._objective.damping import is_told_by_rows
 from jboost._runtime import library
-from jboost._runtime.caller import warn
 from jboost._runtime.memory import release_freed
 from jboost._runtime.padding import ROOMY_ROWS
 from jboost._runtime.programs import program
@@ -25,14 +23,14 @@ from jboost._sampling import draws_any
 from jboost._tree import Tree
 from jboost.boosting.callbacks import Callback, Progress, call_all
 from jboost.boosting.diagnosing import warn_of_derivatives
-from jboost.boosting.rounds import Problem, Round, State, is_finished, train_loss, try_step, unknown_one
+from jboost.boosting.pacing import in_chunks, progress_bar
+from jboost.boosting.rounds import Problem, Round, State, train_loss, try_step, unknown_one
 from jboost.boosting.stopping import history_of, losses_after
+from jboost.boosting.watching import is_finished
 
 CAPACITY = 64  # rounds that one call can return
 ROOM = 4 << 20  # bytes that they may take
 ROOMY_NUMBERS = 2**20  # codes and scores from which on memory counts, however few the rows
-CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl-C
-QUIET_SECONDS = 2.0  # a fit shorter than this shows no progress bar unless asked to
 
 Watch = Callable[[Round, Any], tuple[Round, Any, bool]]
 
@@ -65,56 +63,57 @@ def drive(
         Training loss after the last of them.
     """
     wanted = problem.spec.n_estimators
-    problem, state = _for_the_program(problem), _placed(problem, state)
-    chunks = [_blank(problem, state, 0)]
-    done, size, most, loss = 0, 1, _capacity(problem, state), jnp.nan
-    to_beat, start = state.best_metric, time.perf_counter()
-    memory_counts = _is_large(problem)
-    with progress_bar(wanted, "boosting", verbose) as bar:
-        try:
-            if wanted and memory_counts:
-                _compile_in_little_memory(problem, state)
-            while done < wanted:
-                if memory_counts and most < CAPACITY:  # or each thread of XLA keeps what many outputs took
-                    release_freed()
-                began = time.perf_counter()
-                new, rounds, after, finished, rises, sound = run_chunk(
-                    problem, state, min(size, wanted - done)
-                )
-                count = int(new.round) - int(state.round)
-                if not sound:
-                    warn_of_derivatives(problem, new)
-                if rises:  # from here on with the program that shortens steps
-                    problem = dataclasses.replace(problem, shortens=True)
-                if not count and (rises or not sound):
-                    if sound:
-                        continue
-                    break
-                made = _unpacked(rounds, count, _blank(problem, state, 1))
-                if watch is not None:  # before anything is kept: it may take long, and be interrupted
-                    made, after, finished = watch(made, after)
-                chunks.append(made)
-                state, done, loss, rounds = new, done + count, after, None  # or two calls would hold theirs
-                bar.update(count)
-                bar.set_postfix(_figures(problem, chunks[-1], loss), refresh=False)
-                stops = bool(callbacks) and call_all(
-                    callbacks, _progress(problem, chunks, loss, to_beat, start)
-                )
-                if stops or finished or not sound or not np.isfinite(loss):
-                    break
-                size = min(_next_size(count, time.perf_counter() - began), most)
-        except KeyboardInterrupt:
-            warn(f"interrupted: the model holds the first {done} rounds")
-        finally:
-            library.release_scratch()
-    return _joined(chunks), loss
+    run = _Run(_for_the_program(problem), _placed(problem, state), watch)
+    most, start = _capacity(problem, state), time.perf_counter()
+
+    def stops() -> bool:
+        return bool(callbacks) and call_all(callbacks, run.progress(time.perf_counter() - start))
+
+    try:
+        if wanted:
+            in_chunks(run.advance, wanted, most, progress_bar(wanted, "boosting", verbose), stops)
+    finally:
+        library.release_scratch()
+    return _joined(run.chunks), run.loss
 
 
-def progress_bar(total: int, name: str, verbose: bool | None, unit: str = "round") -> Any:
-    """Make a bar of rounds or other units: shown always, never, or (None) on a terminal if it takes long."""
-    hidden = None if verbose is None else not verbose  # None: hidden unless on a terminal
-    delay = QUIET_SECONDS if verbose is None else 0.0
-    return tqdm(total=total, desc=name, unit=unit, disable=hidden, delay=delay)
+class _Run:
+    """Rounds so far, and the state after them."""
+
+    def __init__(self, problem: Problem, state: State, watch: Watch | None) -> None:
+        self._problem, self._state, self._watch = problem, state, watch
+        self._to_beat, self._memory_counts = state.best_metric, _is_large(problem)
+        self._holds_few = _capacity(problem, state) < CAPACITY  # rounds a call, as many outputs take much
+        self.chunks, self.loss = [_blank(problem, state, 0)], jnp.nan
+
+    def advance(self, n_rounds: int) -> tuple[int, dict[str, str], bool]:
+        """Run up to so many rounds; return their number, figures to show, and whether these were the last."""
+        self._spare_memory()
+        before, problem = self._state, self._problem
+        state, rounds, loss, finished, rises, sound = run_chunk(problem, before, n_rounds)
+        count = int(state.round) - int(before.round)
+        if not sound:
+            warn_of_derivatives(problem, state)
+        if rises:  # from here on with the program that shortens steps
+            self._problem = dataclasses.replace(problem, shortens=True)
+        if not count and (rises or not sound):
+            return 0, {}, not sound
+        made = _unpacked(rounds, count, _blank(problem, before, 1))
+        if self._watch is not None:  # before anything is kept: it may take long, and be interrupted
+            made, loss, finished = self._watch(made, loss)
+        self.chunks.append(made)
+        self._state, self.loss = state, loss
+        return count, _figures(problem, made, loss), bool(finished or not sound or not np.isfinite(loss))
+
+    def progress(self, seconds: float) -> Progress:
+        """Say where the fit stands."""
+        return _progress(self._problem, self.chunks, self.loss, self._to_beat, seconds)
+
+    def _spare_memory(self) -> None:
+        if self._memory_counts and len(self.chunks) == 1:
+            _compile_in_little_memory(self._problem, self._state)
+        if self._memory_counts and self._holds_few:  # or each thread of XLA keeps what they took
+            release_freed()
 
 
 def _compile_in_little_memory(problem: Problem, state: State) -> None:
@@ -170,7 +169,7 @@ def _rounds(
 
     def goes_on(carry: tuple[State, Packed, Array, Array]) -> Array:
         state, _, rises, sound = carry
-        return (state.round - first < n_rounds) & ~is_finished(problem, state) & ~rises & sound
+        return (state.round - first < n_rounds) & ~is_finished(problem, state.since_best) & ~rises & sound
 
     def one_more(carry: tuple[State, Packed, Array, Array]) -> tuple[State, Packed, Array, Array]:
         state, rounds, _, _ = carry
@@ -191,7 +190,7 @@ def _rounds(
     blank = jax.tree.map(lambda one: jnp.zeros((_capacity(problem, state), one.size), one.dtype), room)
     start = state, blank, jnp.asarray(False), jnp.asarray(True)
     state, rounds, rises, sound = jax.lax.while_loop(goes_on, one_more, start)
-    return state, rounds, train_loss(problem, state), is_finished(problem, state), rises, sound
+    return state, rounds, train_loss(problem, state), is_finished(problem, state.since_best), rises, sound
 
 
 def _tied_to(n_rounds: Array, problem: Problem) -> Problem:
@@ -262,21 +261,16 @@ def _joined(parts: list[Round]) -> Round:
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
 
 
-def _progress(problem: Problem, chunks: list[Round], loss: Any, to_beat: Any, start: float) -> Progress:
+def _progress(problem: Problem, chunks: list[Round], loss: Any, to_beat: Any, seconds: float) -> Progress:
     """Say where the fit stands. The trees are left out, as joining them after every chunk would take long."""
     others = {
         one.name: None for one in dataclasses.fields(Round) if one.name not in ("train_loss", "valid_metric")
     }
     rounds = _joined([dataclasses.replace(chunk, **others) for chunk in chunks])
     history = history_of(problem, rounds, losses_after(rounds, loss), to_beat)
-    return Progress(len(history.train_loss), history, time.perf_counter() - start)
+    return Progress(len(history.train_loss), history, seconds)
 
 
 def _figures(problem: Problem, rounds: Round, loss: Any) -> dict[str, str]:
     figures = {"loss": f"{float(loss):.5g}"}
     return figures if problem.valid is None else figures | {"valid": f"{rounds.valid_metric[-1]:.5g}"}
-
-
-def _next_size(size: int, seconds: float) -> int:
-    """Choose how many rounds to ask for next, growing at most fourfold (the first call also compiles)."""
-    return int(np.clip(size * CHUNK_SECONDS / seconds, 1, min(4 * size, CAPACITY)))

@@ -64,7 +64,7 @@ def fit(
         What is computed of the validation rows after each round: `metric(score, y, weight) -> scalar` of raw scores,
         of which lower is better, or a `Metric`, which may say otherwise. Those in `jboost.metrics` judge predictions,
         the scores through the inverse link of the loss. The mean loss by default.
-    key : JAX key, optional
+    key : JAX key or int, optional
         For sampling; `jax.random.key(0)` by default.
     init_model : Ensemble, optional
         A model to continue; the result holds its trees first and equals one longer run.

@@ -28,7 +28,7 @@ from jboost._tree import Growth, arrange, arrange_on_host, choose_engine, tree_d
 from jboost._tree.columns import Bins
 from jboost.boosting.on_host import placeholder
 from jboost.boosting.rounds import Problem
-from jboost.metrics.metric import as_metric
+from jboost.metrics.metric import Metric, as_metric
 
 
 class Handed:
@@ -100,11 +100,7 @@ def make_problem(
     watched = None if valid is None else _valid_rows(valid, binned.edges, given.y, loss)
     if spec.n_iter_no_change is not None and watched is None:
         raise ValueError("valid must be given when spec.n_iter_no_change asks for early stopping")
-    chosen = None if metric is None else as_metric(metric).of_scores(loss.inverse_link, loss.n_outputs)
-    if watched is not None:
-        check_domain(loss.check_target, watched[1], "valid[1]")
-        if chosen is not None:
-            check_domain(chosen.check_target, watched[1], f"valid[1], for metric {chosen.name}")
+    chosen = chosen_metric(metric, loss, None if watched is None else watched[1])
     if chosen is not None and chosen.on_host:
         chosen, spec = placeholder(chosen), dataclasses.replace(spec, n_iter_no_change=None)
     bins = as_array(binned.bins)
@@ -127,6 +123,16 @@ def make_problem(
         engine=choose_engine(spec, growth, layout=layout, n_rows=train.weight.size),
         growth=growth,
     )
+
+
+def chosen_metric(metric: Any, loss: Any, valid: Rows | None) -> Metric | None:
+    """Return a metric of raw scores, None for the mean loss; raise on targets that it or the loss refuses."""
+    chosen = None if metric is None else as_metric(metric).of_scores(loss.inverse_link, loss.n_outputs)
+    if valid is not None:
+        check_domain(loss.check_target, valid, "valid[1]")
+        if chosen is not None:
+            check_domain(chosen.check_target, valid, f"valid[1], for metric {chosen.name}")
+    return chosen
 
 
 def as_feature_weight(weights: Any, problem: Problem) -> Float[Array, " f"] | None:
@@ -192,7 +198,8 @@ def check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "y
         raise ValueError(str(error) if name == "y" else f"{name}: {error}") from None
 
 
-def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Any) -> tuple[Array, Rows]:
+def read_valid(valid: Any, y: Any, loss: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return (X, y, weight, offset, groups) of validation rows, whose y has been checked against that of training."""
     if not isinstance(valid, tuple) or not 2 <= len(valid) <= 5:
         raise TypeError(
             f"valid must be a tuple (X, y), (X, y, weight), (X, y, weight, offset) or (X, y, weight, offset, groups), "
@@ -208,6 +215,11 @@ def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Any) -> tuple[Array, 
                 f"valid[1] must have rows of shape {other.shape[1:]} as y has, got {one.shape[1:]}"
             )
     y_valid = jax.tree.map(lambda one, other: one.astype(other.dtype), y_valid, y)
+    return X, y_valid, weight, offset, groups
+
+
+def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Any) -> tuple[Array, Rows]:
+    X, y_valid, weight, offset, groups = read_valid(valid, y, loss)
     try:
         bins = as_array(read_bins(edges, X))
     except (TypeError, ValueError) as error:

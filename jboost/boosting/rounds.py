@@ -16,7 +16,6 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt
 
 from jboost import _devices
 from jboost._bins import BinEdges
-from jboost._fixed_point import mean
 from jboost._model.scoring import sum_rounds
 from jboost._objective.cover import leaf_cover
 from jboost._objective.damping import Step, may_rise, shortened
@@ -34,7 +33,8 @@ from jboost._spec import Hyper, Spec
 from jboost._split import Rules
 from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, grow_and_prune, take_leaves
 from jboost._tree.columns import Bins, Grouped
-from jboost.boosting.best_round import has_had_enough, improves, signed
+from jboost.boosting.best_round import signed
+from jboost.boosting.watching import metric_of, remembered
 from jboost.metrics import Metric
 
 SKETCH = 2**20  # folded into the key of a round's columns, for the draw of a sketch
@@ -124,13 +124,11 @@ class Round:
     valid_metric: Float[Array, ""]  # after it; 0 without validation rows
 
 
-def start(
-    problem: Problem, key: Array, score: Array, valid_score: Array, first_round: int | Array = 0
-) -> State:
+def start(problem: Any, key: Array, score: Array, valid_score: Array, first_round: int | Array = 0) -> State:
     """Start from given scores: the base score, or those of an initial model, whose metric is then to be beaten."""
     best = as_array(np.inf, score.dtype)  # from the host: an operation here would be compiled
     if problem.valid is not None and not (isinstance(first_round, int) and first_round == 0):
-        best = _signed(problem, _metric(problem, valid_score))
+        best = signed(metric_of(problem, valid_score), problem.metric)
     rounds, since_best = as_array(first_round, np.int32), as_array(0, np.int32)
     return State(score, valid_score, key, rounds, since_best, best)
 
@@ -178,11 +176,12 @@ def try_step(problem: Problem, state: State) -> Tried:
         loss, state.score, rows, weight, leaf, spec.n_leaves, penalties, derivatives, reduce, units
     )
     cover = leaf_cover(leaves, drawn_by_hyper=problem.sampler is None)
-    mean_loss = _plain_mean(before.value, rows)
+    mean_loss = plain_mean(before.value, rows)
     leaf_value, rises = _fill(leaves, before, mean_loss, cover[1], state.round, problem.shortens)
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value, score)
-    new = _remember(problem, state, score, valid_score, metric)
+    best = remembered(problem, metric, state.since_best, state.best_metric)
+    new = State(score, valid_score, state.key, state.round + 1, *best)
     result = Round(tree, leaf_value, *cover, mean_loss, metric)
     return Tried(new, result, rises, _is_sound(derivatives))
 
@@ -204,19 +203,13 @@ def run(problem: Problem, state: State) -> tuple[State, Round]:
     return jax.lax.scan(one, state, length=problem.spec.n_estimators)
 
 
-def is_finished(problem: Problem, state: State) -> Bool[Array, ""]:
-    """Say whether early stopping has had enough."""
-    patience = None if problem.valid is None else problem.spec.n_iter_no_change
-    return has_had_enough(state.since_best, patience)
-
-
-def train_loss(problem: Problem, state: State) -> Float[Array, ""]:
+def train_loss(problem: Any, state: State) -> Float[Array, ""]:
     """Average the loss over the training rows as things stand."""
     loss = problem.loss.adapted(state.score, problem.train)
-    return _plain_mean(value_by_row(loss, state.score, problem.train), problem.train)
+    return plain_mean(value_by_row(loss, state.score, problem.train), problem.train)
 
 
-def _plain_mean(values: Float[Array, " n"], rows: Rows) -> Float[Array, ""]:
+def plain_mean(values: Float[Array, " n"], rows: Rows) -> Float[Array, ""]:
     """Average the rows whose weight is above 0, in a plain sum: nothing but the history depends on it."""
     reduce, weight = _devices.reduce_over(rows.axis), rows.weight
     total = over_devices(reduce, (jnp.where(weight > 0, values, 0.0) * weight).sum())
@@ -330,30 +323,8 @@ def _validate(
         return state.valid_score, jnp.zeros((), state.score.dtype)
     if problem.held is not None:
         found = score[problem.held]
-        return found, _metric(problem, found)
+        return found, metric_of(problem, found)
     layout = problem.layout._replace(has_missing=True)
     trees, leaves = jax.tree.map(lambda array: array[None], (tree, leaf_value))
     score = sum_rounds(layout, problem.spec.symmetric, trees, leaves, problem.valid_bins, state.valid_score)
-    return score, _metric(problem, score)
-
-
-def _metric(problem: Problem, score: Float[Array, "m k"]) -> Float[Array, ""]:
-    rows, loss = problem.valid, problem.loss
-    assert rows is not None  # who asks for it has validation rows
-    shaped = score[:, 0] if loss.n_outputs is None else score
-    if problem.metric is None:
-        return jnp.asarray(mean(loss.value(shaped, rows), rows.weight), score.dtype)
-    return jnp.asarray(problem.metric(shaped, rows.y, rows.weight), score.dtype)
-
-
-def _signed(problem: Problem, metric: Float[Array, ""]) -> Float[Array, ""]:
-    return signed(metric, problem.metric)
-
-
-def _remember(problem: Problem, state: State, score: Array, valid_score: Array, metric: Array) -> State:
-    """Keep count of the rounds since the best; once finished, that no longer changes."""
-    loss = _signed(problem, metric)
-    better = improves(loss, state.best_metric, problem.hyper.tol) & ~is_finished(problem, state)
-    since_best = jnp.where(better, 0, state.since_best + 1)
-    best = jnp.where(better, loss, state.best_metric)
-    return State(score, valid_score, state.key, state.round + 1, since_best, jax.lax.stop_gradient(best))
+    return score, metric_of(problem, score)

@@ -42,15 +42,21 @@ class History:
     best_round: Any
 
 
-def silence_after_best(problem: Any, final_loss: Any, since_best: Any, rounds: Any) -> tuple[Any, History]:
-    """Under a transformation: zero the leaves of the rounds after the best, since none can be dropped."""
+def silence_after_best(
+    problem: Any, final_loss: Any, since_best: Any, rounds: Any, silenced: str = "leaf_value"
+) -> tuple[Any, History]:
+    """Under a transformation: zero the leaves of the rounds after the best, since none can be dropped.
+
+    `silenced` names what is 0 then.
+    """
     n_rounds = rounds.train_loss.shape[0]
     best = jnp.asarray(n_rounds - 1) if problem.valid is None else n_rounds - 1 - since_best
     history = History(losses_after(rounds, final_loss), _valid_metrics(problem, rounds, n_rounds), best)
     if problem.spec.n_iter_no_change is None:
         return rounds, history
-    kept = (jnp.arange(n_rounds, dtype=best.dtype) <= best)[:, None, None]
-    return dataclasses.replace(rounds, leaf_value=jnp.where(kept, rounds.leaf_value, 0.0)), history
+    kept, values = jnp.arange(n_rounds, dtype=best.dtype) <= best, getattr(rounds, silenced)
+    values = jnp.where(kept.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+    return dataclasses.replace(rounds, **{silenced: values}), history
 
 
 def cut_after_best(problem: Any, rounds: Any, final: Any, to_beat: Any) -> tuple[Any, History]:

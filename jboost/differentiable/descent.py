@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,17 +19,15 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jboost._objective.derivatives import value_by_row
 from jboost._objective.rows import Rows, take_rows
 from jboost._objective.units import nearest_power_of_two
-from jboost._runtime.caller import warn
 from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, pytree, static_field
 from jboost.boosting.best_round import signed
-from jboost.boosting.chunks import progress_bar
+from jboost.boosting.pacing import in_chunks, progress_bar
 from jboost.differentiable.optimizers import import_optax
 from jboost.metrics import Metric
 
 CAPACITY = 256  # steps that one call can make
 BY_OUTPUT = ("base", "leaf_value")  # parameters whose last axis is that of the outputs
-CHUNK_SECONDS = 0.5  # what a call should take: the pace of progress and of Ctrl-C
 
 Parameters = dict[str, Array]
 
@@ -282,21 +279,19 @@ def _parts(trace: Trace) -> tuple[Array, Array, Array]:
 def descend(task: Task, state: State, verbose: bool | None) -> tuple[State, np.ndarray, np.ndarray]:
     """Make the steps; return the last state, and the loss and the metric before each step and after the last."""
     total = int(task.n_steps) + 1
-    losses, metrics, size, ended = [], [], 1, False
-    with progress_bar(total, "fine-tuning", verbose, "step") as bar:
-        try:
-            while not ended:
-                began = time.perf_counter()
-                new, trace, ended = run_chunk(task, state, np.int32(size))
-                count, ended = int(new.step) - int(state.step), bool(ended)
-                losses.append(np.asarray(trace.loss)[:count])
-                metrics.append(np.where(trace.judged, trace.metric, np.nan)[:count].astype(losses[-1].dtype))
-                state = new
-                bar.update(count)
-                bar.set_postfix({"loss": f"{losses[-1][-1]:.5g}"}, refresh=False)
-                faster = CHUNK_SECONDS * count / (time.perf_counter() - began)
-                size = int(np.clip(faster, 1, min(4 * size, CAPACITY)))
-        except KeyboardInterrupt:
-            warn(f"interrupted: the model is the best of the first {int(state.step)} steps")
+    losses, metrics = [], []
+
+    def advance(n_steps: int) -> tuple[int, dict[str, str], bool]:
+        nonlocal state
+        new, trace, ended = run_chunk(task, state, np.int32(n_steps))
+        count = int(new.step) - int(state.step)
+        losses.append(np.asarray(trace.loss)[:count])
+        metrics.append(np.where(trace.judged, trace.metric, np.nan)[:count].astype(losses[-1].dtype))
+        state = new
+        return count, {"loss": f"{losses[-1][-1]:.5g}"}, bool(ended)
+
+    bar = progress_bar(total, "fine-tuning", verbose, "step")
+    said = "interrupted: the model is the best of the first {} steps"
+    in_chunks(advance, total, CAPACITY, bar, interrupted=said)
     nothing = np.zeros(0, task.rows.weight.dtype)
     return state, np.concatenate([nothing, *losses]), np.concatenate([nothing, *metrics])

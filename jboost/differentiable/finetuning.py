@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -15,7 +15,7 @@ from jboost._model.ensemble import Ensemble, check_model
 from jboost._objective.group import GroupLoss
 from jboost._objective.loss import as_loss
 from jboost._objective.resolve import resolve
-from jboost._runtime.arguments import as_key, as_target
+from jboost._runtime.arguments import as_key, as_target, whole_number
 from jboost._runtime.caller import moves_arrays, warn
 from jboost._runtime.typing import as_array, identity, is_traced, kept_concrete
 from jboost._spec import Hyper, Spec
@@ -128,7 +128,7 @@ def finetune(
     batch_size : int, optional
         Rows of a step, drawn anew in each pass over the rows; all rows unless it is given, and for losses of groups or
         of all rows. Validation rows are then judged once a pass.
-    key : JAX key, optional
+    key : JAX key or int, optional
         For the order of the rows; `jax.random.key(0)` by default.
     n_iter_no_change : int, optional
         Judgements of the validation rows without a better one, after which to stop.
@@ -184,8 +184,12 @@ def finetune(
     if optimizer is not None:
         check_optimizer(optimizer)
     numbers = chosen(model, by, OF_SOFT if is_soft else OF_HARD)
-    steps = _count("steps", steps, 0)
-    patience = LARGEST if n_iter_no_change is None else _count("n_iter_no_change", n_iter_no_change, 1)
+    steps = whole_number(steps, "steps", 0, LARGEST)
+    patience = (
+        LARGEST
+        if n_iter_no_change is None
+        else whole_number(n_iter_no_change, "n_iter_no_change", 1, LARGEST)
+    )
     if n_iter_no_change is not None and valid is None:
         raise ValueError("valid must be given when n_iter_no_change asks for early stopping")
     check_not_traced(metric)
@@ -245,14 +249,6 @@ def _with_link_of(model: Any, loss: Any) -> Any:
     return dataclasses.replace(loss, **known)
 
 
-def _count(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if not least <= int(value) <= LARGEST:
-        raise ValueError(f"{name} must be between {least} and {LARGEST}, got {value}")
-    return int(value)
-
-
 def _non_negative(name: str, value: Any) -> float:
     is_number = not np.ndim(value) and isinstance(value, Real | np.ndarray | jax.Array)
     if not is_number or isinstance(value, bool):
@@ -269,7 +265,7 @@ def _batch_size(batch_size: Any, problem: Problem) -> int | None:
         raise ValueError(
             f"batch_size must be None for a {type(problem.loss).__name__}, whose rows depend on each other"
         )
-    size = _count("batch_size", batch_size, 1)
+    size = whole_number(batch_size, "batch_size", 1, LARGEST)
     n_rows = int((np.asarray(problem.train.weight) > 0).sum())
     if size > n_rows:
         raise ValueError(f"batch_size must be at most the number of rows with weight, {n_rows}, got {size}")

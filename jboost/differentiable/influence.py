@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from jboost._runtime.arguments import whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import as_array
 from jboost._spec import Hyper, Spec
 from jboost.boosting.best_round import signed
-from jboost.differentiable.risk import NOT_FINITE, check_count, fitted_of, posed_for_risk, risk_and_gradient
+from jboost.differentiable.risk import NOT_FINITE, fitted_of, posed_for_risk, risk_and_gradient
 from jboost.differentiable.scales import TIMES
 
 
@@ -82,7 +83,7 @@ def influence(
     >>> int(np.argmax(found))
     30
     """
-    n_draws = check_count(draws, "draws", 0)
+    n_draws = whole_number(draws, "draws", 0)
     options = {
         "sample_weight": sample_weight, "key": key, "offset": offset, "groups": groups, "sampler": sampler,
         "base_score": base_score, "feature_weights": feature_weights,

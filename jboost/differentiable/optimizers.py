@@ -8,16 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jboost._runtime import extras
+
 
 def import_optax() -> Any:
     """Return the module; say how to install it where it is not."""
-    try:
-        import optax
-    except ImportError as error:
-        raise ImportError(
-            'jboost.differentiable needs optax: pip install "jboost[differentiable]"'
-        ) from error
-    return optax
+    return extras.optax("jboost.differentiable")
 
 
 def check_optimizer(optimizer: Any) -> None:

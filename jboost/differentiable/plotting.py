@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jboost._runtime.extras import pyplot
+
 if TYPE_CHECKING:
     from jboost.differentiable.tuned import Tuned
 
@@ -19,11 +21,9 @@ def plot_tuned(found: Tuned, ax: Any) -> Any:
         _draw(ax, steps, found.risk, found)
         ax.set(xlabel="step", ylabel=found.name)
         return ax
-    import matplotlib.pyplot as plt
-
     curves = {found.name: found.risk} | {n: v for n, v in found.values.items() if n != "sample_weight"}
     size = (6.4, 1.4 + 1.6 * len(curves))
-    _, axes = plt.subplots(len(curves), figsize=size, layout="constrained", sharex=True, squeeze=False)
+    _, axes = pyplot().subplots(len(curves), figsize=size, layout="constrained", sharex=True, squeeze=False)
     for one, (name, values) in zip(axes[:, 0], curves.items(), strict=True):
         _draw(one, steps, values, found)
         one.set(ylabel=name, yscale="log" if name in LOGARITHMIC else "linear")

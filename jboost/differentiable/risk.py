@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -39,13 +38,6 @@ class Fitted(NamedTuple):
     problem: Problem  # without edges, which are no part of the compiled program
     draws: Draws
     base_score: Any
-
-
-def check_count(value: Any, name: str, least: int) -> int:
-    """Return an integer; raise for anything else, and below the least one."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-    return int(value)
 
 
 def posed_for_risk(

@@ -12,19 +12,19 @@ from jaxtyping import Float
 
 from jboost._model.ensemble import Ensemble
 from jboost._objective.loss import as_loss
+from jboost._runtime.arguments import whole_number
 from jboost._runtime.caller import moves_arrays, warn
 from jboost._spec import Hyper, Spec
 from jboost.boosting.best_round import signed
-from jboost.boosting.chunks import progress_bar
 from jboost.boosting.fitting import fit
 from jboost.boosting.loop import Posed
+from jboost.boosting.pacing import progress_bar
 from jboost.boosting.stopping import History
 from jboost.differentiable.loss_numbers import with_numbers
 from jboost.differentiable.optimizers import adam_in_any_unit, check_optimizer, follow
 from jboost.differentiable.risk import (
     NOT_FINITE,
     Fitted,
-    check_count,
     fitted_of,
     posed_for_risk,
     risk_and_gradient,
@@ -128,7 +128,7 @@ def tune(
     >>> model, _ = found.fit()
     """
     names = check_names(by)
-    n_draws, n_steps = check_count(draws, "draws", 0), check_count(steps, "steps", 1)
+    n_draws, n_steps = whole_number(draws, "draws", 0), whole_number(steps, "steps", 1)
     if optimizer is None:
         optimizer = adam_in_any_unit(RATE)
     check_optimizer(optimizer)

@@ -8,13 +8,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import binom
 
+from jboost._runtime.extras import axes_or_new
+
 
 def plot_pit(pit: Float[np.ndarray, " n"], ax: Any, n_bins: int, name: str) -> Any:
     """Draw the histogram of what should be uniform, and the band in which nineteen of twenty bars lie by chance."""
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(figsize=(4.8, 3.2), layout="constrained")
+    ax = axes_or_new(ax, (4.8, 3.2))
     expected = pit.size / n_bins
     low, high = binom.interval(0.95, pit.size, 1 / n_bins)
     ax.hist(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from jboost._runtime.arguments import as_key, key_of
+from jboost._runtime.arguments import as_key, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.padding import bucket, pad_axis
 from jboost._runtime.parametrised import parametrised
@@ -143,13 +143,11 @@ class Predictive:
         -------
         [n ...], or [s n ...] for s samples
         """
-        key = key_of(int(key)) if isinstance(key, int | np.integer) else as_key(key)
+        key = as_key(key)
         if not can_sample(self.distribution):
             self._known("sample")
         function = Partial(sample_of_row, self.distribution)
-        count = 1 if n_samples is None else n_samples
-        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
-            raise ValueError(f"n_samples must be an integer of at least 1 or None, got {n_samples!r}")
+        count = 1 if n_samples is None else whole_number(n_samples, "n_samples", 1, or_else=" or None")
         keys = jax.random.key_data(jax.random.split(key, len(self)))
         drawn = self._by_row(Partial(_samples, sample=function), keys, shared=np.zeros(count))
         moved = jax.tree.map(lambda array: array.swapaxes(0, 1), drawn)
@@ -180,7 +178,7 @@ class Predictive:
         """
         y = _as_array(y)
         at = self.cdf(y)
-        key = key_of(int(key)) if isinstance(key, int | np.integer) else as_key(key)
+        key = as_key(key)
         share = jax.random.uniform(key, at.shape, jnp.result_type(float))
         below = self.cdf(self._just_below(y))
         return below + (share if isinstance(at, jax.Array) else np.asarray(share)) * (at - below)

@@ -268,8 +268,8 @@ class _Task:
     def _by_cover(self) -> Float[Any, "g k"]:
         forest = Forest.of(self.model)
         is_open = forest.splits_on(self.features)
-        found = forest.sum_at(~is_open, self._points(), forest.weigh_by_cover(is_open))
-        return _sum(self.model.base[None], found)
+        found, base = forest.sum_at(~is_open, self._points(), forest.weigh_by_cover(is_open)), self.model.base
+        return _sum(jnp.expand_dims(base, 0) if is_traced(base) else np.asarray(base)[None], found)
 
     def _scored(self, kind: Kind) -> Iterator[tuple[Any, Any]]:
         """Score all rows at some points after the others: averages [g ...] and curves [n g ...] of these."""

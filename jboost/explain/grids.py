@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Integer
+from jaxtyping import Float, Integer
 
 from jboost._bins import BinEdges, Binned, Factor, read_column
 from jboost._model.ensemble import Ensemble
+from jboost._runtime.arguments import is_whole
 from jboost._runtime.typing import is_traced
 from jboost.explain.subject import Subject, is_split
 
@@ -28,7 +29,7 @@ def make_axis(
     """Find the grid of a feature, or take the given values."""
     edges = subject.model.edges
     label, is_category = subject.names()[feature], edges.features.categories[feature] is not None
-    if not isinstance(wanted, int | np.integer):
+    if not is_whole(wanted):
         values = _given_values(wanted, label)
         deciles = None
         if not is_category and not is_traced(X, bins, edges):
@@ -44,9 +45,9 @@ def make_axis(
     if isinstance(column, Factor):
         return _axis_of_categories(edges, feature, column, counted, label)
     known = column[counted].astype(np.float64)
-    values = _spaced(known[~np.isnan(known)], int(wanted), percentiles, label)
-    deciles = _deciles(edges, X, bins, counted, feature)
-    return Axis(values, _codes_of(edges, feature, values, label), False, deciles)
+    known = known[~np.isnan(known)]
+    values = _spaced(known, int(wanted), percentiles, label)
+    return Axis(values, _codes_of(edges, feature, values, label), False, _deciles_of(known))
 
 
 def _deciles(edges: BinEdges, X: Any, bins: Any, counted: Any, feature: int) -> np.ndarray | None:
@@ -58,6 +59,10 @@ def _deciles(edges: BinEdges, X: Any, bins: Any, counted: Any, feature: int) -> 
         column = read_column(edges, X, feature)
         known = np.asarray(column, np.float64)[counted]
         known = known[~np.isnan(known)]
+    return _deciles_of(known)
+
+
+def _deciles_of(known: Float[np.ndarray, " n"]) -> np.ndarray | None:
     return np.quantile(known, np.arange(1, 10) / 10, method="nearest") if known.size else None
 
 
@@ -75,7 +80,7 @@ def told_apart_by(
 
 def check_grid(grid: Any, n_features: int) -> list[Any]:
     """Return what is wanted of each feature: a number of points, or values."""
-    if isinstance(grid, bool) or not isinstance(grid, int | np.integer | list | tuple | np.ndarray):
+    if not is_whole(grid) and not isinstance(grid, list | tuple | np.ndarray):
         raise TypeError(f"grid must be a number of points or hold values, got {grid!r}")
     if isinstance(grid, int | np.integer):
         if grid < 2:

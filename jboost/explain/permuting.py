@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jboost._model.ensemble import score_bins
-from jboost._runtime.arguments import as_key, as_target, as_weight
+from jboost._runtime.arguments import as_key, as_target, as_weight, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, is_traced
@@ -90,10 +90,7 @@ def permutation_importance(
     """
     subject = Subject.of(model)
     groups = _groups(subject, features)
-    if not isinstance(n_repeats, int | np.integer) or isinstance(n_repeats, bool):
-        raise TypeError(f"n_repeats must be an integer, got {n_repeats!r}")
-    if n_repeats < 1:
-        raise ValueError(f"n_repeats must be at least 1, got {n_repeats}")
+    n_repeats = whole_number(n_repeats, "n_repeats", 1)
     if is_traced(subject.model, X, y, sample_weight):
         raise TypeError("model, X, y and sample_weight must be concrete, got a traced array")
     bins = np.asarray(subject.read(X))
@@ -105,7 +102,7 @@ def permutation_importance(
     weight = np.asarray(as_weight(sample_weight, n_rows, "sample_weight"))[counted]
     bins, target = bins[:, counted], jax.tree.map(lambda a: as_array(np.asarray(a)[counted]), target)
     judge = _Judge.of(subject, metric, target, weight)
-    orders = permutations(as_key(key), len(groups), int(n_repeats), len(weight))
+    orders = permutations(as_key(key), len(groups), n_repeats, len(weight))
     risks = [_risks(subject, bins, *one, judge) for one in zip(groups, orders, strict=True)]
     rise = np.stack([risk[1:] - risk[0] for risk in risks])
     repeats = -rise if judge.metric.maximize else rise

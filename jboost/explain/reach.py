@@ -97,6 +97,7 @@ class Forest:
         n_rows, chunks = bins.shape[1], self._chunks(bins)
         held = self.value * weight[..., None]
         found = _sum_at(self.layout, self.symmetric, self.trees, is_open, chunks, held)
+        found = found if is_traced(found) else np.asarray(found)  # where a slice is no program
         return found.reshape(-1, found.shape[-1])[:n_rows]
 
     def _chunks(self, bins: Any) -> Integer[Any, "m f r"]:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, UInt
 
 from jboost._bins import read_bins
 from jboost._model.ensemble import Ensemble, check_model
-from jboost._runtime.arguments import check_weight
+from jboost._runtime.arguments import check_weight, is_whole
 from jboost._runtime.typing import is_traced
 
 Feature = int | str
@@ -65,7 +65,7 @@ class Subject:
             if feature not in known:
                 raise ValueError(f"{name} must be among {_some(known)}, got {feature!r}")
             return known.index(feature)
-        if not isinstance(feature, int | np.integer) or isinstance(feature, bool):
+        if not is_whole(feature):
             raise TypeError(f"{name} must be names or numbers of features, got {feature!r}")
         if not 0 <= feature < len(known):
             raise ValueError(f"{name} must be below {len(known)}, the number of features, got {feature}")

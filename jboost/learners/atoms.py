@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jboost._runtime.arguments import whole_number
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import as_array, pytree, static_field
-from jboost.learners.learner import check_count, finite_columns
+from jboost.learners.learner import finite_columns
 
 Dictionary = Callable[[Any, Float[Array, "n f"]], Float[Array, "n a"]]
 
@@ -107,8 +108,8 @@ def splines(n_knots: int = 10, degree: int = 1) -> Atoms:
     >>> bool(record.train_loss[-1] < 1e-3)
     True
     """
-    check_count("n_knots", n_knots)
-    check_count("degree", degree, least=0)
+    whole_number(n_knots, "n_knots", 1)
+    whole_number(degree, "degree")
     return Atoms(_Hinges(degree), _Knots(n_knots))
 
 
@@ -136,7 +137,7 @@ def wavelets(n_levels: int = 4) -> Atoms:
     >>> round(float(record.train_loss[-1]), 6)
     0.0
     """
-    check_count("n_levels", n_levels)
+    whole_number(n_levels, "n_levels", 1)
     return Atoms(_Haar(n_levels), _ranges)
 
 

@@ -89,12 +89,6 @@ def standard_columns(X: Any, learner: str, known: Any) -> tuple[Any, Float[Array
     return known, (values - mean[None]) / deviation[None]
 
 
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise unless it is a whole number of at least so much."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-
-
 def each_output(function: Any, target: Float[Array, "n k"], weight: Float[Array, "n k"]) -> Any:
     """Call a function of the targets and weights of one output for each; parameters come back stacked."""
     return jax.vmap(function, in_axes=(1, 1))(target, weight)

@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jboost._runtime import extras
+from jboost._runtime.arguments import whole_number
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import pytree, static_field
-from jboost.learners.learner import check_count, standard_columns
+from jboost.learners.learner import standard_columns
 
 
 @pytree
@@ -54,7 +56,7 @@ class Network(ByValue):
     def init(self, key: Array, X: Any, known: Any = None) -> tuple[Any, Float[Array, "n f"]]:
         """Give the columns a mean of 0 and a deviation of 1."""
         if known is None:
-            check_count("n_steps", self.n_steps)
+            whole_number(self.n_steps, "n_steps", 1)
         return standard_columns(X, "Network", known)
 
     def fit(
@@ -144,10 +146,5 @@ class SquashedLinear(ByValue):
 
 
 def _adam() -> Any:
-    try:
-        import optax
-    except ImportError as error:
-        raise ImportError(
-            "a Network without an optimizer takes optax.adam: install it with pip install 'jboost[differentiable]'"
-        ) from error
+    optax = extras.optax("a Network without an optimizer")
     return optax.adam(0.03, eps=1e-4)  # of gradients in units of 1: what is but rounding moves nothing

@@ -13,9 +13,9 @@ from jax.tree_util import Partial
 from jboost._objective.domains import check_binary, check_label, real_argument, with_number
 from jboost._objective.links import sigmoid, softmax_of_scores
 from jboost._objective.loss import Loss
+from jboost._runtime.arguments import whole_number
 from jboost._runtime.typing import is_traced, of_floats
 from jboost.losses.special import moment
-from jboost.losses.standard import class_count
 from jboost.losses.wrapping import check_wrapped, curvature_of
 
 LARGEST_RATE = 100.0  # -log(beta), from which on one row is as good as many
@@ -75,7 +75,10 @@ def softmax_focal(n_classes: int, gamma: float | jax.Array = 2.0) -> Loss:
     >>> round(float(losses.softmax_focal(4, 1.0)(jnp.zeros(4), 2)), 4)
     1.0397
     """
-    n_classes, gamma = class_count(n_classes), real_argument(gamma, "gamma", 0, np.inf, ends=(0,))
+    n_classes, gamma = (
+        whole_number(n_classes, "n_classes", 2),
+        real_argument(gamma, "gamma", 0, np.inf, ends=(0,)),
+    )
     return Loss(
         Partial(_softmax_focal, gamma=gamma),
         n_outputs=n_classes,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +24,7 @@ from jboost._objective.domains import (
 from jboost._objective.leaf_rules import Quantile
 from jboost._objective.links import exp, sigmoid, sigmoid_of_double, softmax_of_scores
 from jboost._objective.loss import Loss
+from jboost._runtime.arguments import whole_number
 from jboost._runtime.typing import of_floats
 
 FEW = 6  # classes up to which sums over them are spelled out: a program grows with it, and so does its compilation
@@ -423,7 +423,7 @@ def softmax(n_classes: int) -> Loss:
     >>> round(float(losses.softmax(4)(jnp.zeros(4), 2)), 4)
     1.3863
     """
-    n_classes = class_count(n_classes)
+    n_classes = whole_number(n_classes, "n_classes", 2)
     return Loss(
         _softmax,
         n_outputs=n_classes,
@@ -434,12 +434,3 @@ def softmax(n_classes: int) -> Loss:
         diagonal=_softmax_diagonal if n_classes > FEW else None,
         majorant=_of_softmax,
     )
-
-
-def class_count(n_classes: Any) -> int:
-    """Return a number of classes as an int; raise unless it is one of at least 2."""
-    if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer):
-        raise TypeError(f"n_classes must be an integer; got {n_classes!r}")
-    if n_classes < 2:
-        raise ValueError(f"n_classes must be at least 2; got {n_classes}")
-    return int(n_classes)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from jboost.plotting.axes import BLUE, PALE, RED, axes_or_new, pyplot, tidy
+from jboost._runtime.extras import axes_or_new, pyplot
+from jboost.plotting.axes import BLUE, PALE, RED, tidy
 
 SIZE = (5.0, 3.6)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jboost.plotting.axes import BLUE, RED, axes_or_new, pyplot, tidy
+from jboost._runtime.extras import axes_or_new, pyplot
+from jboost.plotting.axes import BLUE, RED, tidy
 
 COLOURS = (RED, "#2f855a", "#6b46c1", "#b7791f", "0.4")  # of the sets that are watched
 TRAINING = "training"

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from jboost.plotting.axes import BLUE, axes_or_new, pyplot, tidy
+from jboost._runtime.arguments import whole_number
+from jboost._runtime.extras import axes_or_new, pyplot
+from jboost.plotting.axes import BLUE, tidy
 
 
 def plot_importance(importance: Any, *, top: int = 20, labels: Any = None, ax: Any = None) -> Any:
@@ -47,8 +49,7 @@ def plot_importance(importance: Any, *, top: int = 20, labels: Any = None, ax: A
         raise TypeError(
             f"importance must be what jboost.explain.importance returns, got {type(importance).__name__}"
         )
-    if not isinstance(top, int | np.integer) or top < 1:
-        raise ValueError(f"top must be a positive integer, got {top!r}")
+    top = whole_number(top, "top", 1)
     value = np.asarray(importance.value, float)
     total = value.reshape(len(value), -1).sum(axis=1)
     order = np.argsort(-total, kind="stable")[:top]

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from jboost._model.cover import node_cover
 from jboost._model.ensemble import Ensemble, check_model
+from jboost._runtime.arguments import is_whole
 from jboost._runtime.typing import WORD, is_traced
 
 MOST_CATEGORIES = 4  # that a question lists
@@ -104,7 +105,7 @@ def _model_of(given: Any) -> Ensemble:
 
 
 def _index(value: Any, n: int, name: str, what: str) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+    if not is_whole(value):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if not -n <= value < n:
         raise ValueError(f"{name} must be below {n}, the number of {what}, got {value}")

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from jboost.plotting.axes import INK, PALE, axes_or_new
+from jboost._runtime.arguments import whole_number
+from jboost._runtime.extras import axes_or_new
+from jboost.plotting.axes import INK, PALE
 from jboost.plotting.nodes import Node, number_text, read_tree, value_text
 
 LEVEL, LEAF = 2.5, 0.44  # inches between levels and between leaves
@@ -55,9 +57,8 @@ def plot_tree(
     >>> ax = jboost.plotting.plot_tree(model, 0)
     """
     root = read_tree(model, number, output)
-    if max_depth is not None and (not isinstance(max_depth, int | np.integer) or max_depth < 0):
-        raise ValueError(f"max_depth must be a non-negative integer or None, got {max_depth!r}")
-    depth = root.depth if max_depth is None else min(root.depth, int(max_depth))
+    most = root.depth if max_depth is None else whole_number(max_depth, "max_depth", or_else=" or None")
+    depth = min(root.depth, most)
     places = _places(root, depth)
     n_rows = 1 + max(y for _, _, y in places)
     size = LEVEL * (depth + 0.9), max(LEAF * (n_rows + 0.6), 1.2)

@@ -11,13 +11,13 @@ from jaxtyping import Array, Float, Int
 
 from jboost._fixed_point import count_by_group
 from jboost._objective.domains import real_argument
+from jboost._random import random_bits
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import pytree, static_field
 from jboost._sampling import Sampler
 from jboost.samplers.drawing import (
     count_all,
     draw,
-    random_bits,
     share_argument,
     share_of,
     whole_numbers,
@@ -175,7 +175,7 @@ class Bootstrap(ByValue):
         there, n = weight > 0, weight.size
         counted = count_all(there)
         with jax.threefry_partitionable(True):
-            drawn = jax.random.randint(key, (n,), 0, counted)
+            drawn = jax.random.randint(key, (n,), 0, counted).astype(jnp.int32)
         counts = jnp.arange(n, dtype=jnp.int32) < share_of(self.share, counted)
         times = count_by_group(counts, drawn, n)  # of the first row with weight, the second, ...
         place = jnp.maximum(jnp.cumsum(there.astype(jnp.int32)) - 1, 0)

@@ -11,10 +11,11 @@ from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
 from jboost._objective.domains import real_argument
+from jboost._random import random_bits
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import is_traced, pytree
 from jboost._sampling import Sampler
-from jboost.samplers.drawing import count_all, draw, random_bits, share_argument, share_of
+from jboost.samplers.drawing import count_all, draw, share_argument, share_of
 
 
 def goss(top: float | Array = 0.2, other: float | Array = 0.1) -> Sampler:

@@ -12,18 +12,13 @@ from jaxtyping import Array, Bool, Float, Int, UInt
 from jboost._fixed_point import count_by_group
 from jboost._fixed_point.quantile import ordered_bits, select
 from jboost._objective.domains import real_argument
+from jboost._random import random_bits
 from jboost._runtime.typing import is_traced
 
 
 def share_argument(value: Any, name: str) -> Any:
     """Return a share in (0, 1] as a float, a traced one as it is."""
     return real_argument(value, name, 0, 1, ends=(1,))
-
-
-def random_bits(key: Array, n: int) -> UInt[Array, " n"]:
-    """Draw 32 bits for each row; row i's depend on the key and on i alone."""
-    with jax.threefry_partitionable(True):
-        return jax.random.bits(key, (n,), jnp.uint32)
 
 
 def share_of(share: Float[Array, ""] | float, counted: Int[Array, "..."]) -> Int[Array, "..."]:
@@ -54,7 +49,6 @@ def draw(
     size : float [n], optional
         Non-negative: the largest are chosen. Without it all are equally likely.
     """
-    group = jnp.zeros(among.shape, jnp.int32) if group is None else group
     first, second = jax.random.split(key)
     order = random_bits(first, among.size) if size is None else ~ordered_bits(size)
     chosen, tied, open_places = _below_the_last(order, among, count, group)
@@ -64,22 +58,30 @@ def draw(
         fewer, last, _ = _below_the_last(lots, tied, open_places, group)
         return fewer | last
 
-    n_tied = count_by_group(tied, group, count.size)
+    n_tied = _count(tied, group, count.size)
     return chosen | jax.lax.cond(jnp.any(n_tied > open_places), by_lot, lambda: tied)
 
 
 def _below_the_last(
-    order: UInt[Array, " n"], among: Bool[Array, " n"], count: Int[Array, " g"], group: Int[Array, " n"]
+    order: UInt[Array, " n"],
+    among: Bool[Array, " n"],
+    count: Int[Array, " g"],
+    group: Int[Array, " n"] | None,
 ) -> tuple[Bool[Array, " n"], Bool[Array, " n"], Int[Array, " g"]]:
     """Return the rows that come before the last one chosen, those in its place, and how many of these are chosen."""
-    last = select(order, among.astype(jnp.int32), group, jnp.maximum(count, 1), None)[group]
-    among &= count[group] > 0
+    last = select(order, among, group, jnp.maximum(count, 1))
+    of_row = jnp.zeros(1, jnp.int32) if group is None else group
+    last, among = last[of_row], among & (count > 0)[of_row]
     before, tied = among & (order < last), among & (order == last)
-    return before, tied, count - count_by_group(before, group, count.size)
+    return before, tied, count - _count(before, group, count.size)
+
+
+def _count(counted: Bool[Array, " n"], group: Int[Array, " n"] | None, n_groups: int) -> Int[Array, " g"]:
+    return count_all(counted) if group is None else count_by_group(counted, group, n_groups)
 
 
 def count_all(among: Bool[Array, " n"]) -> Int[Array, " 1"]:
-    """Count the rows that may be chosen, as the one group of all."""
+    """Count rows, as the one group of all."""
     return among.sum(dtype=jnp.int32)[None]
 
 

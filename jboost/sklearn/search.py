@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -18,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jboost._objective.group import GroupLoss
 from jboost._objective.rows import take_rows
-from jboost._runtime.arguments import check_weight, key_of
+from jboost._runtime.arguments import check_weight, key_of, whole_number
 from jboost._runtime.caller import moves_arrays, warn
 from jboost._runtime.library import at_most, n_threads
 from jboost._spec import Hyper, Spec
@@ -29,7 +28,7 @@ from jboost.sklearn.watched import mean_loss_of
 from jboost.tuning.averaging import averaged, chosen_greedily
 from jboost.tuning.batches import Done
 from jboost.tuning.folds import check_whole_groups
-from jboost.tuning.sweeping import MEMORY, Members, Plan, check_memory, prepared, run_members
+from jboost.tuning.sweeping import MEMORY, Members, Plan, prepared, run_members
 
 NUMBERS = [one.name for one in dataclasses.fields(Hyper) if one.name != "tol"]
 CHOICES = [one.name for one in dataclasses.fields(Spec) if one.name != "n_iter_no_change"]
@@ -161,7 +160,11 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
-        settings, estimator, memory = self._settings(), self._estimator(), check_memory(self.memory)
+        settings, estimator, memory = (
+            self._settings(),
+            self._estimator(),
+            whole_number(self.memory, "memory", 1),
+        )
         asked = [_with(estimator, setting) for setting in settings]
         specs, hypers = [one._spec(False) for one in asked], [one._hyper() for one in asked]
         if isinstance(estimator.sampler, str) and any(one.subsample != estimator.subsample for one in asked):
@@ -193,9 +196,7 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         if (self.param_grid is None) == (self.param_distributions is None):
             raise ValueError("param_distributions or param_grid must be given, and not both")
         for name in ("ensemble", "n_iter"):
-            given = getattr(self, name)
-            if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {given!r}")
+            whole_number(getattr(self, name), name, 1)
         if not isinstance(self.refit, bool | np.bool_):
             raise ValueError(f"refit must be True or False, got {self.refit!r}")
         if self.param_grid is not None:

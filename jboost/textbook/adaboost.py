@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from numbers import Integral
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jboost._model.ensemble import Ensemble, truncate
-from jboost._runtime.arguments import as_target, as_weight
+from jboost._runtime.arguments import as_target, as_weight, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, is_traced, kept_concrete, pytree
@@ -89,7 +88,7 @@ def adaboost(
         others are as in `jboost.fit`.
     sample_weight : float [n], optional
         The weights of the first round, in any unit; a weight of 0 is the same as leaving the row out.
-    key : JAX key, optional
+    key : JAX key or int, optional
         For columns that are drawn; `jax.random.key(0)` by default.
     feature_weights : float [f], optional
         As in `jboost.fit`.
@@ -134,7 +133,7 @@ def adaboost(
     True
     """
     _check_spec(spec)
-    n_classes, hyper = _as_n_classes(n_classes), check_hyper(hyper)
+    n_classes, hyper = whole_number(n_classes, "n_classes", 2), check_hyper(hyper)
     _check_numbers(hyper)
     label = _as_label(y, n_classes)
     target = _targets(label, n_classes, hyper.learning_rate.dtype)
@@ -185,14 +184,6 @@ def _check_numbers(hyper: Hyper) -> None:
                 f"hyper.{name} must be {expected:g} in AdaBoost, whose trees are grown by Gini impurity on all rows, "
                 f"got {float(number):g}"
             )
-
-
-def _as_n_classes(n_classes: Any) -> int:
-    if isinstance(n_classes, bool) or not isinstance(n_classes, Integral):
-        raise TypeError(f"n_classes must be an integer, got {n_classes!r}")
-    if n_classes < 2:
-        raise ValueError(f"n_classes must be at least 2, got {n_classes}")
-    return int(n_classes)
 
 
 def _as_label(y: Any, n_classes: int) -> Int[Array, " n"]:

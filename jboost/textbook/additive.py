@@ -91,9 +91,9 @@ def _last(model: Additive, rows: Any, start: Array) -> Float[Array, "n k"]:
     def add(score: Array, one: tuple[Any, Array]) -> tuple[Array, None]:
         return score + one[1] * learner.predict(model.known, one[0], rows), None
 
-    first = jax.tree.map(lambda array: array[0], model.params)
-    like = learner.predict(model.known, first, rows)
-    return jax.lax.scan(add, start + jnp.zeros_like(like), (model.params, model.length))[0]
+    first = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape[1:], array.dtype), model.params)
+    like = jax.eval_shape(learner.predict, model.known, first, rows)
+    return jax.lax.scan(add, start + jnp.zeros(like.shape, like.dtype), (model.params, model.length))[0]
 
 
 @jax.jit

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
-from jboost._fixed_point import mean
-from jboost._objective.derivatives import Expansion, derivatives_by_row, explained, value_by_row
+from jboost._objective.derivatives import explained
 from jboost._objective.group import GroupLoss
-from jboost._objective.leaves import Derivatives, Leaves
-from jboost._objective.line_search import best_length
 from jboost._objective.loss import as_loss
 from jboost._objective.resolve import resolve
 from jboost._objective.rows import Rows
-from jboost._runtime.arguments import as_key, as_offset, as_target, as_weight
+from jboost._runtime.arguments import as_key, as_offset, as_target, as_weight, whole_number
 from jboost._runtime.caller import moves_arrays
-from jboost._runtime.parametrised import Parametrised, parametrised
-from jboost._runtime.programs import program
+from jboost._runtime.parametrised import parametrised
 from jboost._runtime.typing import as_array, is_traced, pytree
-from jboost._spec import Hyper
+from jboost._spec import Hyper, Spec, check_hyper
+from jboost.boosting.callbacks import check_callbacks
 from jboost.boosting.diagnosing import as_base_score
-from jboost.boosting.preparing import check_domain
+from jboost.boosting.preparing import check_domain, chosen_metric, read_valid
+from jboost.boosting.stopping import History, cut_after_best, losses_after, silence_after_best
+from jboost.boosting.trials import try_metric
 from jboost.learners import Learner
+from jboost.metrics import Metric
 from jboost.textbook.additive import Additive
-
-Step = Literal["newton", "gradient"]
-FREE = Hyper(reg_lambda=0.0, reg_alpha=0.0)  # of penalties: a learner has its own
+from jboost.textbook.stages import Stage, Step, Task, run_concrete, run_traced
 
 
 @pytree
@@ -42,6 +40,10 @@ class BoostRecord:
         Weighted mean loss of the training rows after each round.
     length : float [t]
         What each learner was multiplied by, the learning rate included.
+    valid_metric : float [t]
+        Metric of the validation rows after each round; NaN without them.
+    best_round : int
+        Round with the best metric, counted from 0; the last round without validation rows.
 
     Examples
     --------
@@ -52,14 +54,10 @@ class BoostRecord:
     [0.1, 0.1, 0.1]
     """
 
-    train_loss: Float[Array, " t"]
-    length: Float[Array, " t"]
-
-
-class _Choices(NamedTuple):
-    n_rounds: int
-    step: Step
-    line_search: bool
+    train_loss: Any
+    length: Any
+    valid_metric: Any
+    best_round: Any
 
 
 @moves_arrays
@@ -77,6 +75,12 @@ def boost(
     offset: Any = None,
     base_score: Any = None,
     key: Any = None,
+    valid: tuple[Any, ...] | None = None,
+    metric: Any = None,
+    n_iter_no_change: int | None = None,
+    tol: Any = 0.0,
+    callbacks: Any = None,
+    verbose: bool | None = None,
 ) -> tuple[Additive, BoostRecord]:
     r"""Add up base learners, each fitted to where the loss wants the scores to go.
 
@@ -108,15 +112,25 @@ def boost(
         Whether to search for the length of each round. By default only with ``step="gradient"``; else it is 1.
     sample_weight, offset, base_score
         As in `jboost.fit`.
-    key : JAX key, optional
+    key : JAX key or int, optional
         For learners that draw; `jax.random.key(0)` by default.
+    valid : (X, y), (X, y, weight) or (X, y, weight, offset), optional
+        Rows to watch, as in `jboost.fit`.
+    metric : callable or Metric, optional
+        What is computed of them after each round, as in `jboost.fit`, in JAX operations. The mean loss by default.
+    n_iter_no_change : int, optional
+        Rounds without a better metric after which to stop; the model then ends with the best round.
+    tol : float
+        How much better the metric must be for a round to count as the best so far. May be traced.
+    callbacks, verbose
+        As in `jboost.fit`.
 
     Returns
     -------
     Additive
         The model: a pytree with `predict(X)` and `staged_predict(X)`.
     BoostRecord
-        The loss and the length of each round.
+        The loss, the metric and the length of each round.
 
     Raises
     ------
@@ -125,8 +139,9 @@ def boost(
 
     Notes
     -----
-    All rounds are one compiled scan. `jboost.fit` is the way to boost trees: it knows penalties, samplers, early
-    stopping and progress.
+    Inside `jit`, `vmap` or `grad` all rounds are one compiled scan, and early stopping gives the learners after the
+    best round a length of 0. Elsewhere they run in compiled calls of half a second or so, the same for any number of
+    rounds; Ctrl-C ends them with a warning. `jboost.fit` is the way to boost trees: it knows penalties and samplers.
 
     References
     ----------
@@ -142,104 +157,100 @@ def boost(
     >>> bool(np.mean((model.predict(X) > 0) == y) > 0.95)
     True
     """
-    choices = _check(learner, n_estimators, learning_rate, step, line_search)
-    loss, key = as_loss(loss), as_key(key)
+    _check(learner, n_estimators, step)
+    functions = check_callbacks(callbacks)
+    spec = Spec(n_estimators=n_estimators, n_iter_no_change=n_iter_no_change)
+    hyper, key = check_hyper(Hyper(learning_rate=learning_rate, tol=tol)), as_key(key)
+    loss = as_loss(loss)
     if isinstance(loss, GroupLoss):
         raise TypeError("loss must be one of rows or a BatchLoss, got a GroupLoss; jboost.fit takes it")
     y = as_target(y, "y", loss.allow_nan)
     loss = resolve(loss, y).loss
-    n, k = jax.tree.leaves(y)[0].shape[0], loss.n_outputs or 1
-    offset = None if offset is None else as_offset(offset, n, k, "offset")
-    rows = Rows(y, as_weight(sample_weight, n, "sample_weight"), offset)
+    k = loss.n_outputs or 1
+    rows = _rows_of(y, sample_weight, offset, k, ("sample_weight", "offset"))
     check_domain(loss.check_target, rows)
     known, prepared = _begin(learner, jax.random.fold_in(key, 0), X, rows.weight)
-    _check_rows(learner, known, prepared, n, k, rows.weight.dtype)
+    _check_rows(learner, known, prepared, rows.weight, k, "y (X must have as many rows)")
+    valid_prepared, watched = None, None
+    if valid is not None:
+        valid_prepared, watched = _watched(valid, y, loss, learner, known)
+    elif n_iter_no_change is not None:
+        raise ValueError("valid must be given when n_iter_no_change asks for early stopping")
+    search = step == "gradient" if line_search is None else bool(line_search)
     base = None if base_score is None else as_base_score(base_score, k)
-    given = parametrised(learner), known, prepared, loss, rows, base, as_array(learning_rate, float), key
+    task = Task(
+        learner=parametrised(learner), known=known, prepared=prepared, train=rows, valid_prepared=valid_prepared,
+        valid=watched, loss=loss, metric=_metric(metric, loss, watched), hyper=hyper, base=base, key=key,
+        spec=spec, step=step, line_search=search,
+    )  # fmt: skip
     with explained(loss):
-        run = _run.__wrapped__ if is_traced(given) else _run
-        base, params, record = run(*given, choices)
-    if not is_traced(record):
-        _check_finite(record, params)
-    model = Additive(base, known, params, record.length, given[0], loss.inverse_link, loss.n_outputs is None)
-    return model, record
+        return _traced(task, functions) if is_traced(task) else _concrete(task, verbose, functions)
 
 
-def _run_rounds(
-    learner: Parametrised,
-    known: Any,
-    prepared: Any,
-    loss: Any,
-    rows: Rows,
-    base: Float[Array, " k"] | None,
-    learning_rate: Float[Array, ""],
-    key: Key[Array, ""],
-    choices: _Choices,
-) -> tuple[Float[Array, " k"], Any, BoostRecord]:
-    base = jnp.asarray(loss.leaf.base_score(loss, rows, None) if base is None else base)
-    score = jnp.broadcast_to(base[None], (rows.weight.size, base.size))
-    score = score if rows.offset is None else score + rows.offset
-    whole = learner.whole
-
-    def one(score: Float[Array, "n k"], number: Array) -> tuple[Array, tuple[Any, Array, Array]]:
-        adapted = loss.adapted(score, rows)
-        found = derivatives_by_row(adapted, score, rows)
-        target, weight = _wanted(found, rows, choices.step)
-        params = whole.fit(jax.random.fold_in(key, number + 1), known, prepared, target, weight)
-        direction = whole.predict(known, params, prepared)
-        length = learning_rate * (
-            _length(adapted, score, rows, found, direction)
-            if choices.line_search
-            else jnp.ones_like(learning_rate)
-        )
-        score = score + length * direction
-        return score, (params, length, mean(value_by_row(adapted, score, rows), rows.weight))
-
-    numbers = jnp.arange(choices.n_rounds, dtype=jnp.int32)
-    _, (params, length, train_loss) = jax.lax.scan(one, score, numbers)
-    return base, params, BoostRecord(train_loss, length)
+def _traced(task: Task, functions: Any) -> tuple[Additive, BoostRecord]:
+    if functions:
+        raise ValueError("callbacks must be empty inside jit, vmap or grad, where all rounds are one program")
+    base, final, stages, loss_after = run_traced(task)
+    kept, history = silence_after_best(task, loss_after, final.since_best, stages, "length")
+    return _model(task, base, kept), _record(history, stages)
 
 
-_run = program(_run_rounds, static_argnums=8)
+def _concrete(task: Task, verbose: bool | None, functions: Any) -> tuple[Additive, BoostRecord]:
+    base, stages, loss_after = run_concrete(task, verbose, functions)
+    _check_finite(stages, losses_after(stages, loss_after))
+    kept, history = cut_after_best(task, stages, loss_after, np.inf)
+    return _model(task, base, jax.tree.map(as_array, kept)), _record(history, stages)
 
 
-def _wanted(found: Expansion, rows: Rows, step: Step) -> tuple[Float[Array, "n k"], Float[Array, "n k"]]:
-    """Return what the learner is to fit, and by which weights; 0 for rows that are not there."""
-    weight, there = rows.weight[:, None], (rows.weight > 0)[:, None]
-    g, h = jnp.where(there, found.g, 0), jnp.where(there, found.h, 1)
-    if step == "gradient":
-        return -g, jnp.broadcast_to(weight, g.shape)
-    return -g / h, weight * h
+def _model(task: Task, base: Any, stages: Stage) -> Additive:
+    loss = task.loss
+    learned = task.known, stages.params, stages.length, task.learner
+    return Additive(base, *learned, loss.inverse_link, loss.n_outputs is None)
 
 
-def _length(
-    loss: Any, score: Float[Array, "n k"], rows: Rows, found: Expansion, direction: Float[Array, "n k"]
-) -> Float[Array, ""]:
-    """Search for the length of a round, with a leaf for each row."""
-    n = rows.weight.size
-    g = found.g * rows.weight[:, None]
-    hyper = jax.tree.map(lambda number: jnp.asarray(number, score.dtype), FREE)
-    leaf = jnp.arange(n, dtype=jnp.int32)
-    leaves = Leaves(loss, score, rows, rows.weight, leaf, n, hyper, Derivatives(g, jnp.ones_like(g)))
-    size = jnp.max(jnp.abs(direction))
-    unit = jnp.where(size > 0, size, 1)
-    return best_length(leaves, direction / unit)[0, 0] / unit
+def _record(history: History, stages: Stage) -> BoostRecord:
+    return BoostRecord(history.train_loss, stages.length, history.valid_metric, history.best_round)
 
 
-def _check(learner: Any, n_estimators: Any, learning_rate: Any, step: Any, line_search: Any) -> _Choices:
+def _rows_of(y: Any, weight: Any, offset: Any, k: int, names: tuple[str, str]) -> Rows:
+    n = jax.tree.leaves(y)[0].shape[0]
+    offset = None if offset is None else as_offset(offset, n, k, names[1])
+    return Rows(y, as_weight(weight, n, names[0]), offset)
+
+
+def _watched(valid: Any, y: Any, loss: Any, learner: Learner, known: Any) -> tuple[Any, Rows]:
+    """Return validation rows as the learner reads them, and their targets."""
+    X, y, weight, offset, groups = read_valid(valid, y, loss)
+    if groups is not None:
+        raise ValueError("valid[4] must be None: losses of groups are for jboost.fit")
+    k = loss.n_outputs or 1
+    rows = _rows_of(y, weight, offset, k, ("valid[2]", "valid[3]"))
+    try:
+        prepared = learner.init(jax.random.key(0), X, known)[1]
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"valid[0]: {error}") from error
+    _check_rows(learner, known, prepared, rows.weight, k, "valid[1] (valid[0] must have as many rows)")
+    return prepared, rows
+
+
+def _metric(metric: Any, loss: Any, valid: Rows | None) -> Metric | None:
+    found = chosen_metric(metric, loss, valid)
+    if found is not None and found.on_host:
+        raise ValueError("metric must be in JAX operations in jboost.boost, got one with on_host=True")
+    if found is not None and valid is not None:
+        try_metric(found, valid, loss.n_outputs)
+    return found
+
+
+def _check(learner: Any, n_estimators: Any, step: Any) -> None:
     if not isinstance(learner, Learner) or isinstance(learner, type):
         raise TypeError(
             f"learner must have the methods init, fit and predict (jboost.learners), got {learner!r}"
         )
-    if isinstance(n_estimators, bool) or not isinstance(n_estimators, int | np.integer) or n_estimators < 1:
-        raise ValueError(f"n_estimators must be an integer of at least 1, got {n_estimators!r}")
+    whole_number(n_estimators, "n_estimators", 1)
     if step not in get_args(Step):
         raise ValueError(f"step must be one of {get_args(Step)}, got {step!r}")
-    if not is_traced(learning_rate) and not (
-        np.ndim(learning_rate) == 0 and 0 < float(learning_rate) < np.inf
-    ):
-        raise ValueError(f"learning_rate must be positive and finite, got {learning_rate!r}")
-    return _Choices(int(n_estimators), step, step == "gradient" if line_search is None else bool(line_search))
 
 
 def _begin(learner: Learner, key: Array, X: Any, weight: Float[Array, " n"]) -> tuple[Any, Any]:
@@ -251,10 +262,13 @@ def _begin(learner: Learner, key: Array, X: Any, weight: Float[Array, " n"]) -> 
     return learner.init(key, X, known)
 
 
-def _check_rows(learner: Learner, known: Any, prepared: Any, n: int, k: int, dtype: Any) -> None:
+def _check_rows(
+    learner: Learner, known: Any, prepared: Any, weight: Float[Array, " n"], k: int, of: str
+) -> None:
     """Try the learner on abstract targets: it must give a score for each row and output."""
+    n = weight.size
     key = jax.eval_shape(lambda: jax.random.key(0))
-    target = jax.ShapeDtypeStruct((n, k), dtype)
+    target = jax.ShapeDtypeStruct((n, k), weight.dtype)
 
     def both(key: Any, known: Any, prepared: Any, target: Any, weight: Any) -> Any:
         return learner.predict(known, learner.fit(key, known, prepared, target, weight), prepared)
@@ -263,20 +277,21 @@ def _check_rows(learner: Learner, known: Any, prepared: Any, n: int, k: int, dty
         found = jax.eval_shape(both, key, known, prepared, target, target)
     except (TypeError, ValueError, IndexError) as error:
         raise ValueError(
-            f"learner failed on targets [{n} {k}], one for each row of y and output (X must have as many rows): {error}"
+            f"learner failed on targets [{n} {k}], one for each output and row of {of}: {error}"
         ) from error
     if getattr(found, "shape", None) != (n, k) or not jnp.issubdtype(found.dtype, jnp.floating):
         raise ValueError(
-            f"learner.predict must return floats [{n} {k}], one for each row of y and output, got {found}"
+            f"learner.predict must return floats [{n} {k}], one for each output and row of {of}, got {found}"
         )
 
 
-def _check_finite(record: BoostRecord, params: Any) -> None:
+def _check_finite(stages: Stage, losses: Float[np.ndarray, " t"]) -> None:
     """Raise if a learner gave what is not finite."""
-    arrays = [np.asarray(one) for one in jax.tree.leaves(params)]
-    floats = [one.reshape(len(one), -1) for one in arrays if np.issubdtype(one.dtype, np.floating)]
-    columns = [np.asarray(record.train_loss)[:, None], np.asarray(record.length)[:, None], *floats]
-    sound = np.isfinite(np.concatenate(columns, axis=1)).all(axis=1)
+    if not losses.size:
+        return
+    arrays = [np.asarray(one) for one in jax.tree.leaves((stages.params, stages.length, losses))]
+    floats = [one.reshape(len(losses), -1) for one in arrays if np.issubdtype(one.dtype, np.floating)]
+    sound = np.isfinite(np.concatenate(floats, axis=1)).all(axis=1)
     if not sound.all():
         raise ValueError(
             f"the learner or the loss gave what is not finite in round {int(np.argmin(sound))}: a lower learning_rate, "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
+
+from jboost._runtime.arguments import is_whole
 
 SEED = 0  # of the draw of the folds: the same rows in every call
 
@@ -32,7 +33,7 @@ def held_out(folds: Any, weight: np.ndarray, groups: np.ndarray | None) -> Bool[
     n = weight.size
     if folds is None:
         return np.zeros((1, n), bool)
-    if isinstance(folds, Integral) and not isinstance(folds, bool | np.bool_):
+    if is_whole(folds):
         return _drawn(
             int(folds), np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
         )

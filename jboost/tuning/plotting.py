@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jboost._runtime.extras import axes_or_new
+
 if TYPE_CHECKING:
     from jboost.tuning.result import Sweep
 
 
 def plot_sweep(found: Sweep, ax: Any, most: int) -> Any:
     """Draw the curves of the best settings, the best on top, with a mark at its best round."""
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    ax = axes_or_new(ax, (6.4, 4.0))
     curves = found.train_loss if np.isnan(found.metric).all() else found.metric
     order = np.argsort(-found.score if found.maximize else found.score, kind="stable")[:most]
     for rank, setting in reversed(list(enumerate(order))):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -15,14 +14,14 @@ from jaxtyping import Bool, Float
 from jboost._model.ensemble import Ensemble
 from jboost._objective.damping import is_told_by_rows
 from jboost._objective.loss import as_loss
-from jboost._runtime.arguments import as_group_ids, as_key, check_weight
+from jboost._runtime.arguments import as_group_ids, as_key, check_weight, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced, kept_concrete
 from jboost._sampling import draws_any
 from jboost._spec import Hyper, Spec, check_hypers
-from jboost.boosting.chunks import progress_bar
 from jboost.boosting.fitting import fit
 from jboost.boosting.loop import pose
+from jboost.boosting.pacing import progress_bar
 from jboost.boosting.preparing import bin_for, check_domain
 from jboost.boosting.rounds import Problem
 from jboost.boosting.stopping import History
@@ -108,7 +107,7 @@ def sweep(
         So many folds of rows, drawn at random (of whole groups where `groups` are given; the same in every call, and
         whatever y is), or a mask of the rows that each of c folds holds out, each row in one fold at most. None holds
         out nothing: the training loss is judged.
-    keys : JAX key, or keys [s], optional
+    keys : JAX key or int, or a list [s] of them, optional
         For sampling: one for all, or one for each setting. `jax.random.key(0)` by default.
     sample_weight, metric, groups, offset, sampler, base_score, feature_weights
         As in `jboost.fit`; the metric is that of the rows held out.
@@ -144,7 +143,7 @@ def sweep(
         raise TypeError(
             "sweep must be called outside of jit, vmap and grad: inside use jax.vmap over jboost.fit"
         )
-    settings, memory = check_hypers(hyper), check_memory(memory)
+    settings, memory = check_hypers(hyper), whole_number(memory, "memory", 1)
     if not isinstance(spec, Spec):
         raise TypeError(f"spec must be a jboost.Spec, got {type(spec).__name__}")
     options = {
@@ -253,13 +252,6 @@ def _width(problem: Problem, memory: int, n_members: int) -> int:
     """Return how many members run at a time."""
     of_one = problem.train.weight.nbytes * (problem.loss.n_outputs or 1) * ARRAYS
     return int(np.clip(memory // of_one, 1, min(n_members, MOST_MEMBERS)))
-
-
-def check_memory(memory: Any) -> int:
-    """Return a number of bytes; raise for anything else."""
-    if isinstance(memory, bool) or not isinstance(memory, Integral) or memory < 1:
-        raise ValueError(f"memory must be a positive number of bytes, got {memory!r}")
-    return int(memory)
 
 
 def _fit_again(

@@ -1,0 +1,31 @@
+"""Packages that only some features need: imported where one is used, with a word on how to install it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+EXTRAS = {"matplotlib": "plot", "optax": "differentiable"}  # of pyproject.toml, by package
+
+
+def optax(needed_by: str) -> Any:
+    """Return the module; `needed_by` begins the message where it is not installed."""
+    return _imported("optax", needed_by)
+
+
+def pyplot() -> Any:
+    """Return matplotlib's module when something is drawn."""
+    return _imported("matplotlib.pyplot", "plotting")
+
+
+def axes_or_new(ax: Any, size: tuple[float, float]) -> Any:
+    """Return the axes that were given, or new ones of a size in inches."""
+    return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+
+
+def _imported(module: str, needed_by: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ImportError(f'{needed_by} needs {package}: pip install "jboost[{EXTRAS[package]}]"') from error
