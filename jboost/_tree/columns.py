@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jaxtyping import Array, Bool, Float, Integer, UInt
+from jaxtyping import Array, Bool, Float, Int32, Integer, UInt, UInt8
 
 from jboost._runtime.typing import Layout
 
@@ -13,10 +13,19 @@ Codes = Integer[Array, "f n"]  # of rows that are only routed: integers of any t
 Grouped = UInt[Array, "groups n width"]  # columns side by side for each row, as the C++ library reads them
 
 
+class Bundled(NamedTuple):
+    """Features in fewer columns, which hold joint codes: see `jboost._bins.Bundles`."""
+
+    joint: UInt[Array, "m n"] | Grouped
+    column: Int32[Array, " f"]
+    code: UInt8[Array, "f 256"]
+    n_joint: Int32[Array, " places"]  # of the columns, and 0 for what fills up the last group
+
+
 class Columns(NamedTuple):
     """What a tree may use of the columns."""
 
-    bins: Bins | Grouped
+    bins: Bins | Grouped | Bundled
     allowed: Bool[Array, "d f"]  # drawn for each level
     layout: Layout
 

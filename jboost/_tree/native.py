@@ -13,13 +13,14 @@ from jboost._runtime import library
 from jboost._runtime.typing import Layout, empty_for_device, zeros_varying_like
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules, Tree
-from jboost._tree.columns import Bins, Columns, GradientPairs, Grouped
+from jboost._tree.columns import Bins, Bundled, Columns, GradientPairs, Grouped
 
 TARGET = "jboost_grow_tree"
 GROUPING = "jboost_group_columns"
 GROUP = 8  # most columns of a group
 MAX_DEPTH = 24  # of the kernel
 MAX_CODES = 2**16  # of two bytes
+NO_BUNDLES = np.zeros(0, np.int32), np.zeros((0, 256), np.uint8), np.zeros(0, np.int32)
 NUMBERS = ("reg_lambda", "reg_alpha", "gamma", "min_child_weight", "cat_smooth")  # in the order of the kernel
 
 
@@ -53,11 +54,12 @@ def group_columns(bins: Bins) -> Grouped:
     return jax.ffi.ffi_call(GROUPING, result, vmap_method="expand_dims")(bins)
 
 
-def group_on_host(bins: np.ndarray, n_rows: int) -> np.ndarray:
+def group_on_host(bins: np.ndarray, n_rows: int, width: int | None = None) -> np.ndarray:
     """Do so on the host, without a compilation for each new shape, and add rows of zeros up to `n_rows`."""
     bins = np.ascontiguousarray(bins)
     n_features, n = bins.shape
-    grouped = empty_for_device(_grouped_shape(n_features, n_rows), bins.dtype)
+    shape = _grouped_shape(n_features, n_rows) if width is None else (-(-n_features // width), n_rows, width)
+    grouped = empty_for_device(shape, bins.dtype)
     function = library.load().jboost_group_on_host  # pyright: ignore[reportAttributeAccessIssue]
     sizes = (ctypes.c_int64(size) for size in (n_features, n, n_rows, grouped.shape[2]))
     start, target = (ctypes.c_void_p(array.ctypes.data) for array in (bins, grouped))
@@ -76,6 +78,7 @@ def grow_tree(
 ) -> tuple[Tree, Int[Array, " n"]]:
     """Do what `grow_by_level` does, from grouped bins. Under vmap a call takes the batch, unbatched arguments once."""
     spec, hyper, layout = rules.spec, rules.hyper, columns.layout
+    grouped, *bundles = columns.bins if isinstance(columns.bins, Bundled) else (columns.bins, *NO_BUNDLES)
     numbers = [getattr(hyper, name) for name in NUMBERS]
     slots, dtype = (spec.n_splits,), rules.factor.dtype
     shapes = [
@@ -89,7 +92,7 @@ def grow_tree(
     # The zeros themselves are never made.
     results = [jax.typeof(zeros_varying_like(active, shape, dtype)) for shape, dtype in shapes]
     *splits, leaf = jax.ffi.ffi_call(TARGET, results, vmap_method="expand_dims")(
-        columns.bins,
+        grouped,
         derivatives.g,
         derivatives.h,
         active,
@@ -97,6 +100,7 @@ def grow_tree(
         rules.unit,
         jnp.stack([jnp.asarray(number, dtype) for number in numbers]),
         jnp.asarray(layout.categorical, jnp.int32),
+        *bundles,
         n_codes=np.int32(layout.n_codes),
         n_category_codes=np.int32(layout.n_category_codes),
         max_cat_to_onehot=np.int32(spec.max_cat_to_onehot),

@@ -32,9 +32,10 @@ inline int32_t rounded(T value, T factor) {
 
 // Where a row of a node goes. Code 0 is a missing value.
 struct Route {
-  int32_t feature = 0, threshold = 0;
+  int64_t column = 0;
+  int32_t threshold = 0;
   bool missing_right = false;
-  const uint8_t* right = nullptr;  // by code, for a subset of categories; null for a threshold
+  const uint8_t* right = nullptr;  // by code, for a subset of categories or of joint codes; null for a threshold
 };
 
 // Calls work(test) with the test of a route as a function of the code: one comparison, or a look-up.

@@ -33,7 +33,7 @@ from jboost._sampling import sample_columns, sample_rows
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
 from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, grow_and_prune, take_leaves
-from jboost._tree.columns import Bins, Grouped
+from jboost._tree.columns import Bins, Bundled, Grouped
 from jboost.boosting.best_round import has_had_enough, improves, signed
 from jboost.metrics import Metric
 
@@ -55,7 +55,7 @@ class Problem:
     1.0
     """
 
-    bins: Bins | Grouped  # in groups if `engine` reads them so and they have been arranged
+    bins: Bins | Grouped | Bundled  # as `engine` reads them, once they have been arranged
     train: Rows
     valid_bins: UInt[Array, "f m"] | None
     valid: Rows | None

@@ -1,0 +1,63 @@
+"""Features in bundles, as a tree reads them: fewer columns, whose histograms are summed out for each feature."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from jboost._bins import Binned, Bundles
+from jboost._runtime.padding import pad_axis
+from jboost._runtime.typing import as_array
+from jboost._tree import native
+from jboost._tree.columns import Bundled
+
+FEWEST_ROWS = 4096  # for which bundles are looked for
+WORTH = 2.0  # additions of rows to be saved for each cell of a joint table that is summed out
+
+
+def bundles_that_pay(data: Binned, depth: int) -> Bundles | None:
+    """Return the bundles of binned rows if they make trees of that depth faster.
+
+    They save an addition for each row, level and feature that has no column of its own, a half below the root, and cost
+    one for each node, feature and joint code.
+    """
+    n_rows = data.bins.shape[1]
+    found = data.bundles if n_rows >= FEWEST_ROWS else None
+    if found is None:
+        return None
+    n_columns, n_features = len(found.n_joint), len(found.column)
+    saved = n_rows * (n_features - n_columns) * (1 + (depth - 1) / 2)
+    spent = 2**depth * int(found.n_joint[found.column].sum())
+    return found if saved >= WORTH * spent else None
+
+
+def bundled_on_host(bundles: Bundles, n_rows: int, grouped: bool) -> Bundled:
+    """Add rows up to `n_rows`, and lay the columns out side by side if need be.
+
+    Up to eight columns are filled up to a power of two, so that few programs serve all numbers of them.
+    """
+    n_columns = len(bundles.n_joint)
+    if grouped:
+        width = 1 << (n_columns - 1).bit_length() if n_columns <= native.GROUP else None
+        joint = native.group_on_host(bundles.joint, n_rows, width)
+        places = joint.shape[0] * joint.shape[2]
+    else:
+        joint, places = pad_axis(bundles.joint, n_rows, axis=1), n_columns
+    n_joint = np.append(bundles.n_joint, np.zeros(places - n_columns, np.int32))
+    return Bundled(*map(as_array, (joint, bundles.column, bundles.code, n_joint)))
+
+
+def own_histograms(bins: Bundled, joint: Int[Array, "j c l m"], n_codes: int) -> Int[Array, "b c l f"]:
+    """Sum the histograms of joint codes over what the other features of their columns are.
+
+    Sums of integers: the same as of the rows.
+    """
+    of_column = jnp.moveaxis(joint, 3, 0)
+
+    def of_feature(column: Int[Array, ""], code: Int[Array, " j"]) -> Int[Array, "b c l"]:
+        empty = jnp.zeros((n_codes, *joint.shape[1:3]), joint.dtype)
+        return empty.at[code].add(of_column[column], mode="drop")
+
+    return jax.vmap(of_feature, out_axes=3)(bins.column, bins.code.astype(jnp.int32))
