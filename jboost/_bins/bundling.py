@@ -20,6 +20,8 @@ OPEN_BUNDLES = 4  # that a feature may join, the latest first
 SAMPLED_ROWS = 1024  # of which the screening looks at the codes
 SAMPLED_RUN = 64  # rows next to each other among them
 SAVING = 1.5  # features for each column, from which on bundles are worth having
+SAVING_OF_PAIRS = 2.5  # where codes are so few that columns are added in pairs without bundles
+CODES_OF_PAIRS = 64
 
 Bins = UInt8[np.ndarray, "f n"]
 
@@ -101,7 +103,7 @@ def find_bundles(bins: Bins, n_codes: int) -> Bundles | None:
     """
     n_features = len(bins)
     screened = _screened(_sample(bins))
-    if not _saves(n_features, n_features - int(screened.hopeful.sum()) + 1):
+    if not _saves(n_features, n_features - int(screened.hopeful.sum()) + 1, n_codes):
         return None
     bundles: list[_Bundle] = []
     for feature in np.flatnonzero(screened.hopeful).tolist():
@@ -118,8 +120,8 @@ def find_bundles(bins: Bins, n_codes: int) -> Bundles | None:
     return _assembled(bins, n_codes, [bundle for bundle in bundles if len(bundle.features) > 1])
 
 
-def _saves(n_features: int, n_columns: int) -> bool:
-    return n_features >= SAVING * n_columns
+def _saves(n_features: int, n_columns: int, n_codes: int) -> bool:
+    return n_features >= (SAVING if n_codes > CODES_OF_PAIRS else SAVING_OF_PAIRS) * n_columns
 
 
 @dataclass
@@ -156,7 +158,7 @@ def _assembled(bins: Bins, n_codes: int, shared: list[_Bundle]) -> Bundles | Non
     for bundle in shared:
         alone[bundle.features] = False
     n_columns = len(shared) + int(alone.sum())
-    if not _saves(len(bins), n_columns):
+    if not _saves(len(bins), n_columns, n_codes):
         return None
     column = np.zeros(len(bins), np.int32)
     column[alone] = np.arange(len(shared), n_columns)

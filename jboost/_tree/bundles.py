@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, Int32, UInt8
 
 from jboost._bins import Binned, Bundles
 from jboost._runtime.padding import pad_axis
@@ -46,7 +46,22 @@ def bundled_on_host(bundles: Bundles, n_rows: int, grouped: bool) -> Bundled:
     else:
         joint, places = pad_axis(bundles.joint, n_rows, axis=1), n_columns
     n_joint = np.append(bundles.n_joint, np.zeros(places - n_columns, np.int32))
-    return Bundled(*map(as_array, (joint, bundles.column, bundles.code, n_joint)))
+    return Bundled(*map(as_array, (joint, bundles.column, bundles.code, n_joint, *_by_code(bundles))))
+
+
+def _by_code(bundles: Bundles) -> tuple[UInt8[np.ndarray, "f 256"], Int32[np.ndarray, " f"]]:
+    """Order the joint codes by the code of each feature, those of the code that has most of them last.
+
+    What these sum to is what the others leave of the total.
+    """
+    n_joint = bundles.n_joint[bundles.column][:, None]
+    is_joint = np.arange(bundles.code.shape[1]) < n_joint
+    counts = np.stack([np.bincount(codes[:n], minlength=256) for codes, n in zip(bundles.code, n_joint[:, 0], strict=True)])
+    usual = counts.argmax(axis=1)
+    is_usual = bundles.code == usual[:, None]
+    rank = np.where(is_joint, np.where(is_usual, 256, bundles.code.astype(np.int32)), 257)
+    order = np.argsort(rank, axis=1, kind="stable").astype(np.uint8)
+    return order, (is_joint & ~is_usual).sum(axis=1, dtype=np.int32)
 
 
 def own_histograms(bins: Bundled, joint: Int[Array, "j c l m"], n_codes: int) -> Int[Array, "b c l f"]:

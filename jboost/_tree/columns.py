@@ -20,6 +20,8 @@ class Bundled(NamedTuple):
     column: Int32[Array, " f"]
     code: UInt8[Array, "f 256"]
     n_joint: Int32[Array, " places"]  # of the columns, and 0 for what fills up the last group
+    order: UInt8[Array, "f 256"]  # joint codes by rising code of the feature, those of its usual one last
+    n_unusual: Int32[Array, " f"]  # joint codes before those
 
 
 class Columns(NamedTuple):

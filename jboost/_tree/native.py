@@ -20,7 +20,7 @@ GROUPING = "jboost_group_columns"
 GROUP = 8  # most columns of a group
 MAX_DEPTH = 24  # of the kernel
 MAX_CODES = 2**16  # of two bytes
-NO_BUNDLES = np.zeros(0, np.int32), np.zeros((0, 256), np.uint8), np.zeros(0, np.int32)
+NO_BUNDLES = [np.zeros((0, 256), np.uint8) if two else np.zeros(0, np.int32) for two in (0, 1, 0, 1, 0)]
 NUMBERS = ("reg_lambda", "reg_alpha", "gamma", "min_child_weight", "cat_smooth")  # in the order of the kernel
 
 
