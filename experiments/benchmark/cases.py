@@ -74,7 +74,10 @@ def train(job: Job, goss: bool = False) -> Figures:
 def zeros(job: Job) -> Figures:
     """Do so on a matrix of mostly zeros, given as a dense and as a sparse one; the figures are those of the faster."""
     X, y = make_zeros(job.rows)
-    found = {form: _train_on(job, given, y) for form, given in (("dense", X), ("sparse", scipy.sparse.csr_matrix(X)))}
+    found = {
+        form: _train_on(job, given, y)
+        for form, given in (("dense", X), ("sparse", scipy.sparse.csr_matrix(X)))
+    }
     form = min(found, key=lambda name: found[name]["ms_per_tree"])
     others = {
         f"{name}_{figure}": found[name][figure] for name in found for figure in ("ms_per_tree", "bin_seconds")

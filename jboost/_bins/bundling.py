@@ -1,10 +1,10 @@
 """Bundles: features that share one column, found once for the rows of a fit.
 
 A column of a bundle holds joint codes: the combinations of its features' codes that occur, at most 256 of them, and a
-table tells the code of each feature at each. Features that exclude each other (one-hot columns) need one joint code more
-for each, as in the exclusive feature bundling of LightGBM; features of few codes, such as eight of two codes, fit
-together too; and rows where two features meet are just one more joint code. So nothing is approximated: the histogram of
-a bundle, summed over what the others are, is that of a feature, to the bit.
+table tells the code of each feature at each. Features that exclude each other (one-hot columns) need one joint code
+more for each, as in the exclusive feature bundling of LightGBM; features of few codes, such as eight of two codes, fit
+together too; and rows where two features meet are just one more joint code. So nothing is approximated: the histogram
+of a bundle, summed over what the others are, is that of a feature, to the bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Bundles:
     Attributes
     ----------
     joint : uint8 [m, n]
-        The joint code of each row in each of the m columns; in the column of a feature alone, the codes of that feature.
+        The joint code of each row in each of the m columns; in the column of a feature alone, its own codes.
     column : int32 [f]
         The column of each feature.
     code : uint8 [f, 256]
@@ -43,7 +43,7 @@ class Bundles:
 
     References
     ----------
-    Ke et al. (2017), LightGBM: a highly efficient gradient boosting decision tree, section 4 (exclusive feature bundling).
+    Ke et al. (2017), LightGBM: a highly efficient gradient boosting decision tree, section 4 (exclusive features).
 
     Examples
     --------
@@ -98,8 +98,8 @@ class _Bundle:
 def find_bundles(bins: Bins, n_codes: int) -> Bundles | None:
     """Find bundles among columns of codes [f, n] below `n_codes`, or return None where they would save too little.
 
-    Greedy, in the order of the columns: each feature goes to the latest of a few open bundles that has room for it. Which
-    features may share a column at all is told by a sample of the rows; what is done to them is then exact.
+    Greedy, in the order of the columns: each feature goes to the latest of a few open bundles that has room for it.
+    Which features may share a column at all is told by a sample of the rows; what is done to them is then exact.
     """
     n_features = len(bins)
     screened = _screened(_sample(bins))
@@ -148,7 +148,9 @@ def _sample(bins: Bins) -> Bins:
 def _screened(sample: Bins) -> _Screened:
     n_features, n_rows = sample.shape
     cells = sample + MOST_JOINT_CODES * np.arange(n_features, dtype=np.int32)[:, None]
-    counts = np.bincount(cells.ravel(), minlength=MOST_JOINT_CODES * n_features).reshape(n_features, MOST_JOINT_CODES)
+    counts = np.bincount(cells.ravel(), minlength=MOST_JOINT_CODES * n_features).reshape(
+        n_features, MOST_JOINT_CODES
+    )
     return _Screened((counts > 0).sum(axis=1), 2 * counts.max(axis=1) >= n_rows)
 
 

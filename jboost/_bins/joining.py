@@ -48,7 +48,9 @@ def joined_in_cpp(first: Codes, second: Codes, n_first: int, n_second: int) -> J
         raise ValueError("columns of codes must be contiguous and equally long")
     codes, pairs = np.empty(first.size, np.uint8), np.empty(MOST_JOINT_CODES, np.int32)
     sizes = first.size, n_first, n_second, MOST_JOINT_CODES
-    found = _function()(*(array.ctypes.data for array in (first, second)), *sizes, codes.ctypes.data, pairs.ctypes.data)
+    found = _function()(
+        *(array.ctypes.data for array in (first, second)), *sizes, codes.ctypes.data, pairs.ctypes.data
+    )
     if found < 0:
         raise MemoryError("not enough memory to join columns of codes")
     return Joint(codes, pairs[:found].copy()) if found else None

@@ -11,7 +11,7 @@ from jboost._bins import Binned, Bundles
 from jboost._runtime.padding import pad_axis
 from jboost._runtime.typing import as_array
 from jboost._tree import native
-from jboost._tree.columns import Bundled
+from jboost._tree.columns import Bundling, Grouped, Joint
 
 FEWEST_ROWS = 4096  # for which bundles are looked for
 WORTH = 2.0  # additions of rows to be saved for each cell of a joint table that is summed out
@@ -33,8 +33,8 @@ def bundles_that_pay(data: Binned, depth: int) -> Bundles | None:
     return found if saved >= WORTH * spent else None
 
 
-def bundled_on_host(bundles: Bundles, n_rows: int, grouped: bool) -> Bundled:
-    """Add rows up to `n_rows`, and lay the columns out side by side if need be.
+def bundled_on_host(bundles: Bundles, n_rows: int, grouped: bool) -> tuple[Joint | Grouped, Bundling]:
+    """Add rows up to `n_rows` to joint codes, and lay them out side by side if need be; say what they stand for.
 
     Up to eight columns are filled up to a power of two, so that few programs serve all numbers of them.
     """
@@ -46,7 +46,8 @@ def bundled_on_host(bundles: Bundles, n_rows: int, grouped: bool) -> Bundled:
     else:
         joint, places = pad_axis(bundles.joint, n_rows, axis=1), n_columns
     n_joint = np.append(bundles.n_joint, np.zeros(places - n_columns, np.int32))
-    return Bundled(*map(as_array, (joint, bundles.column, bundles.code, n_joint, *_by_code(bundles))))
+    tables = bundles.column, bundles.code, n_joint, *_by_code(bundles)
+    return as_array(joint), Bundling(*map(as_array, tables))
 
 
 def _by_code(bundles: Bundles) -> tuple[UInt8[np.ndarray, "f 256"], Int32[np.ndarray, " f"]]:
@@ -56,7 +57,9 @@ def _by_code(bundles: Bundles) -> tuple[UInt8[np.ndarray, "f 256"], Int32[np.nda
     """
     n_joint = bundles.n_joint[bundles.column][:, None]
     is_joint = np.arange(bundles.code.shape[1]) < n_joint
-    counts = np.stack([np.bincount(codes[:n], minlength=256) for codes, n in zip(bundles.code, n_joint[:, 0], strict=True)])
+    counts = np.stack(
+        [np.bincount(codes[:n], minlength=256) for codes, n in zip(bundles.code, n_joint[:, 0], strict=True)]
+    )
     usual = counts.argmax(axis=1)
     is_usual = bundles.code == usual[:, None]
     rank = np.where(is_joint, np.where(is_usual, 256, bundles.code.astype(np.int32)), 257)
@@ -64,7 +67,7 @@ def _by_code(bundles: Bundles) -> tuple[UInt8[np.ndarray, "f 256"], Int32[np.nda
     return order, (is_joint & ~is_usual).sum(axis=1, dtype=np.int32)
 
 
-def own_histograms(bins: Bundled, joint: Int[Array, "j c l m"], n_codes: int) -> Int[Array, "b c l f"]:
+def own_histograms(bundling: Bundling, joint: Int[Array, "j c l m"], n_codes: int) -> Int[Array, "b c l f"]:
     """Sum the histograms of joint codes over what the other features of their columns are.
 
     Sums of integers: the same as of the rows.
@@ -75,4 +78,4 @@ def own_histograms(bins: Bundled, joint: Int[Array, "j c l m"], n_codes: int) ->
         empty = jnp.zeros((n_codes, *joint.shape[1:3]), joint.dtype)
         return empty.at[code].add(of_column[column], mode="drop")
 
-    return jax.vmap(of_feature, out_axes=3)(bins.column, bins.code.astype(jnp.int32))
+    return jax.vmap(of_feature, out_axes=3)(bundling.column, bundling.code.astype(jnp.int32))

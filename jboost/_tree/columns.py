@@ -10,13 +10,13 @@ from jboost._runtime.typing import Layout
 
 Bins = UInt[Array, "f n"]
 Codes = Integer[Array, "f n"]  # of rows that are only routed: integers of any type
+Joint = UInt[Array, "m n"]  # joint codes of features in bundles
 Grouped = UInt[Array, "groups n width"]  # columns side by side for each row, as the C++ library reads them
 
 
-class Bundled(NamedTuple):
-    """Features in fewer columns, which hold joint codes: see `jboost._bins.Bundles`."""
+class Bundling(NamedTuple):
+    """What the joint codes of bundles stand for: see `jboost._bins.Bundles`."""
 
-    joint: UInt[Array, "m n"] | Grouped
     column: Int32[Array, " f"]
     code: UInt8[Array, "f 256"]
     n_joint: Int32[Array, " places"]  # of the columns, and 0 for what fills up the last group
@@ -27,9 +27,10 @@ class Bundled(NamedTuple):
 class Columns(NamedTuple):
     """What a tree may use of the columns."""
 
-    bins: Bins | Grouped | Bundled
+    bins: Bins | Joint | Grouped
     allowed: Bool[Array, "d f"]  # drawn for each level
     layout: Layout
+    bundling: Bundling | None = None  # where `bins` are joint codes
 
 
 class GradientPairs(NamedTuple):

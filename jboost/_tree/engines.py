@@ -13,7 +13,6 @@ import jax.extend.backend
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from jboost._bins import Bundles
 from jboost._histogram import check_size
 from jboost._runtime import library
 from jboost._runtime.library import by_platform
@@ -22,8 +21,7 @@ from jboost._runtime.typing import Layout, Reduce, as_array
 from jboost._spec import Spec
 from jboost._split import Rules, Tree
 from jboost._tree import native, sorted_columns
-from jboost._tree.bundles import bundled_on_host
-from jboost._tree.columns import Bins, Bundled, Columns, GradientPairs, Grouped
+from jboost._tree.columns import Bins, Columns, GradientPairs, Grouped
 from jboost._tree.growth import Growth
 from jboost._tree.levels import grow_by_level
 from jboost._tree.proposing import grow_on_proposals, proposed_layout
@@ -101,10 +99,8 @@ def _engine_for(
     return WHOLE_TREE if on_cpu_alone else BY_PLATFORM
 
 
-def arrange_on_host(engine: Engine, bins: Any, n_rows: int, bundles: Bundles | None = None) -> Bins | Grouped | Bundled:
-    """Add rows up to `n_rows` to concrete bins [f n], or to their bundles, and lay them out as the engine reads them."""
-    if bundles is not None:
-        return bundled_on_host(bundles, n_rows, engine.grouped)
+def arrange_on_host(engine: Engine, bins: Any, n_rows: int) -> Bins | Grouped:
+    """Add rows up to `n_rows` to concrete bins [f n], and lay them out as the engine reads them."""
     host = np.asarray(bins)
     if engine.sorted:
         return as_array(sorted_columns.sort_on_host(host, n_rows))
@@ -187,5 +183,7 @@ def _grow_by_platform(
 WHOLE_TREE = Engine("a whole tree in C++", _grow_whole, grouped=True, bundled=True)
 SORTED = Engine("a whole tree in C++ from sorted columns", _grow_sorted, grouped=False, sorted=True)
 BY_PLATFORM = Engine("a whole tree in C++ on a CPU, by level elsewhere", _grow_by_platform, grouped=False)
-BY_LEVEL = Engine("by level in JAX, with histograms and sums in C++", grow_by_level, grouped=False, bundled=True)
+BY_LEVEL = Engine(
+    "by level in JAX, with histograms and sums in C++", grow_by_level, grouped=False, bundled=True
+)
 PLAIN = Engine("by level in plain JAX", grow_by_level, grouped=False, bundled=True)

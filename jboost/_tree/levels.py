@@ -20,7 +20,7 @@ from jboost._runtime.typing import MISSING_BIN, Layout, Reduce, over_devices
 from jboost._split import Rules, Tree, best_split, routing_table, totals
 from jboost._split.thresholds import Histogram
 from jboost._tree.bundles import own_histograms
-from jboost._tree.columns import Bins, Bundled, Codes, Columns, GradientPairs
+from jboost._tree.columns import Bins, Bundling, Codes, Columns, GradientPairs
 from jboost._tree.growth import Carry, Growth
 
 BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int], Int[Array, "b c l f"]]
@@ -54,7 +54,7 @@ def grow_by_level(
             rules = dataclasses.replace(rules, weigh=growth.weigh, combine=growth.combine, carry=carry)
         split, right_is_lighter = best_split(histogram, rules, layout, allowed)
         levels.append(split)
-        goes_right = route(columns.bins, node, split, routing_table(split, layout), layout)
+        goes_right = route(columns.bins, node, split, routing_table(split, layout), layout, columns.bundling)
         if level + 1 < spec.max_depth:
             built_right = right_is_lighter
             is_built = active & (goes_right == built_right[node])
@@ -72,11 +72,10 @@ def _build(
     reduce: Reduce | None,
 ) -> Int[Array, "b c l f"]:
     """Build the histograms of the features; where they lie in bundles, from those of the joint codes."""
-    bins, n_codes = columns.bins, columns.layout.n_codes
-    if not isinstance(bins, Bundled):
-        return over_devices(reduce, build(bins, slot, statistics, n_slots, n_codes))
-    joint = over_devices(reduce, build(bins.joint, slot, statistics, n_slots, bins.code.shape[1]))
-    return own_histograms(bins, joint, n_codes)
+    bundling, n_codes = columns.bundling, columns.layout.n_codes
+    n_cells = n_codes if bundling is None else bundling.code.shape[1]
+    found = over_devices(reduce, build(columns.bins, slot, statistics, n_slots, n_cells))
+    return found if bundling is None else own_histograms(bundling, found, n_codes)
 
 
 def _carried(
@@ -105,11 +104,16 @@ def in_fixed_point(derivatives: GradientPairs, active: Bool[Array, " n"], rules:
 
 
 def route(
-    bins: Codes | Bundled, node: Int[Array, " n"], split: Tree, table: Bool[Array, "s b"], layout: Layout
+    bins: Codes,
+    node: Int[Array, " n"],
+    split: Tree,
+    table: Bool[Array, "s b"],
+    layout: Layout,
+    bundling: Bundling | None = None,
 ) -> Bool[Array, " n"]:
     """Say which rows go right, by the split of their node."""
     shared = split.feature.size == 1
-    codes = codes_of_split(bins, node, split.feature)
+    codes = codes_of_split(bins, node, split.feature, bundling)
     if layout.categorical:
         return table[0 if shared else node, codes]
     threshold, missing_right = (
@@ -120,13 +124,12 @@ def route(
 
 
 def codes_of_split(
-    bins: Codes | Bundled, node: Int[Array, " n"], feature: Int[Array, " s"]
+    bins: Codes, node: Int[Array, " n"], feature: Int[Array, " s"], bundling: Bundling | None = None
 ) -> Integer[Array, " n"]:
     """Look up each row's code of the feature of its node, or of the one feature that there is."""
-    if isinstance(bins, Bundled):
-        joint = codes_of_split(bins.joint, node, bins.column[feature])
-        own = bins.code[feature[0]] if feature.size == 1 else bins.code[feature]
-        return own[joint] if feature.size == 1 else own[node, joint]
+    if bundling is not None:
+        joint, own = codes_of_split(bins, node, bundling.column[feature]), bundling.code[feature]
+        return own[0 if feature.size == 1 else node, joint]
     if feature.size == 1:
         return jax.lax.dynamic_index_in_dim(bins, feature[0], axis=0, keepdims=False)
     return by_platform(bins, feature, node, cpu=gather_codes, tpu=select_codes, default=gather_codes)

@@ -13,7 +13,7 @@ from jboost._runtime import library
 from jboost._runtime.typing import Layout, empty_for_device, zeros_varying_like
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules, Tree
-from jboost._tree.columns import Bins, Bundled, Columns, GradientPairs, Grouped
+from jboost._tree.columns import Bins, Columns, GradientPairs, Grouped
 
 TARGET = "jboost_grow_tree"
 GROUPING = "jboost_group_columns"
@@ -78,7 +78,6 @@ def grow_tree(
 ) -> tuple[Tree, Int[Array, " n"]]:
     """Do what `grow_by_level` does, from grouped bins. Under vmap a call takes the batch, unbatched arguments once."""
     spec, hyper, layout = rules.spec, rules.hyper, columns.layout
-    grouped, *bundles = columns.bins if isinstance(columns.bins, Bundled) else (columns.bins, *NO_BUNDLES)
     numbers = [getattr(hyper, name) for name in NUMBERS]
     slots, dtype = (spec.n_splits,), rules.factor.dtype
     shapes = [
@@ -92,7 +91,7 @@ def grow_tree(
     # The zeros themselves are never made.
     results = [jax.typeof(zeros_varying_like(active, shape, dtype)) for shape, dtype in shapes]
     *splits, leaf = jax.ffi.ffi_call(TARGET, results, vmap_method="expand_dims")(
-        grouped,
+        columns.bins,
         derivatives.g,
         derivatives.h,
         active,
@@ -100,7 +99,7 @@ def grow_tree(
         rules.unit,
         jnp.stack([jnp.asarray(number, dtype) for number in numbers]),
         jnp.asarray(layout.categorical, jnp.int32),
-        *bundles,
+        *(columns.bundling or NO_BUNDLES),
         n_codes=np.int32(layout.n_codes),
         n_category_codes=np.int32(layout.n_category_codes),
         max_cat_to_onehot=np.int32(spec.max_cat_to_onehot),

@@ -149,8 +149,7 @@ def _placed(problem: Problem, state: State) -> State:
 def _is_large(problem: Problem) -> bool:
     """Say whether memory counts."""
     n_rows, k = problem.train.weight.size, problem.loss.n_outputs or 1
-    n_codes = sum(array.size for array in jax.tree.leaves(problem.bins))
-    return n_rows >= ROOMY_ROWS or n_codes + n_rows * k >= ROOMY_NUMBERS
+    return n_rows >= ROOMY_ROWS or problem.bins.size + n_rows * k >= ROOMY_NUMBERS
 
 
 @program

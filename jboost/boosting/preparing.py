@@ -24,7 +24,15 @@ from jboost._runtime.parametrised import parametrised
 from jboost._runtime.typing import as_array, is_traced
 from jboost._sampling import columns_by_node
 from jboost._spec import Hyper, Spec
-from jboost._tree import Growth, arrange, arrange_on_host, bundles_that_pay, choose_engine, tree_depth
+from jboost._tree import (
+    Growth,
+    arrange,
+    arrange_on_host,
+    bundled_on_host,
+    bundles_that_pay,
+    choose_engine,
+    tree_depth,
+)
 from jboost._tree.columns import Bins
 from jboost.boosting.on_host import placeholder
 from jboost.boosting.rounds import Problem
@@ -250,8 +258,13 @@ def pad(problem: Problem, data: Binned, numbers_per_row: int) -> Problem:
     divided = mesh_for(n_rows) is not None
     engine = choose_engine(problem.spec, problem.growth, divided, problem.layout, n_rows)
     bundles = bundles_that_pay(data, problem.spec.max_depth) if engine.bundled and not divided else None
-    bins = arrange_on_host(engine, problem.bins, n_rows, bundles)
-    problem = dataclasses.replace(problem, engine=engine, bins=bins, train=pad_rows(train, n_rows))
+    bins, bundling = (
+        (arrange_on_host(engine, problem.bins, n_rows), None)
+        if bundles is None
+        else bundled_on_host(bundles, n_rows, engine.grouped)
+    )
+    train = pad_rows(train, n_rows)
+    problem = dataclasses.replace(problem, engine=engine, bins=bins, bundling=bundling, train=train)
     if valid is not None and (problem.loss.pads if metric is None else metric.pads):
         n_rows = reusable_size(valid.weight.size, numbers_per_row)
         bins = as_array(pad_axis(np.asarray(problem.valid_bins), n_rows, axis=1))
