@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -55,7 +56,7 @@ class Grower {
     const int64_t passing_words = passes_ ? PassingTable::words_needed(tables_.shape) : 0;
     uint64_t* memory = scratch_.get(rows_.words_needed() + kept_words +
                                     n_workers_ * (search_words + passing_words + joint_words) +
-                                    (max_nodes_ / 2 * (n_cells_ + 1) + 7) / 8);
+                                    (max_nodes_ / 2 * set_size() + 7) / 8);
     rows_.use(memory);
     memory += rows_.words_needed();
     tables_.use(memory);
@@ -227,14 +228,14 @@ class Grower {
     const uint8_t* set = nullptr;
     if (by_category || is_joint(feature)) {
       right[0] = missing_right;
-      set = by_cell(feature, right.data(), sets_ + first * (n_cells_ + 1));
+      set = by_cell(feature, right.data(), sets_ + first * set_size());
     }
     for (int64_t node = first; node < last; ++node)
       routes_[node] = {p_.column_of(feature), static_cast<int32_t>(threshold), missing_right, set};
   }
   // Says of each code of a feature's column whether it goes right, and no for a code beyond, given that of the feature's.
   const uint8_t* by_cell(int64_t feature, const uint8_t* right, uint8_t* set) const {
-    std::fill_n(set, n_cells_ + 1, uint8_t{0});
+    std::fill_n(set, set_size(), uint8_t{0});
     const int64_t column = p_.column_of(feature);
     if (is_joint(feature))
       for (int64_t i = 0; i < p_.bundles.n_joint[column]; ++i) set[i] = right[p_.bundles.codes_of(feature)[i]];
@@ -242,6 +243,7 @@ class Grower {
       std::copy_n(right, p_.n_codes, set);
     return set;
   }
+  int64_t set_size() const { return std::max<int64_t>(n_cells_ + 1, p_.grouped.wide ? 0 : 256); }
   bool is_joint(int64_t feature) const { return p_.bundles.any() && is_shared_[feature]; }
   // Says where missing values go, those that were not there with the heavier child, and notes the lighter children.
   bool weigh(int64_t first, int64_t last, int64_t feature, const uint8_t* right, bool missing_right) {
@@ -339,7 +341,8 @@ class Grower {
       if (!n) continue;
       with_codes(routes_[node].column, [&](const auto& codes) {
         const auto of_block = codes.from(rows_.first_row(block));
-        with_test(routes_[node], static_cast<uint32_t>(n_cells_), [&](const auto& goes_right) {
+        using Code = typename std::decay_t<decltype(codes)>::Type;
+        with_test<Code>(routes_[node], static_cast<uint32_t>(n_cells_), [&](const auto& goes_right) {
           for (int64_t i = 0; i < n; ++i)
             leaf[rows[i]] = static_cast<int32_t>(2 * node + goes_right(of_block[rows[i]]));
         });
