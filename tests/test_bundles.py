@@ -142,6 +142,12 @@ def test_odd_columns(shape, rng):
         assert data.bundles is None
 
 
+def test_codes_that_the_edges_do_not_know_are_not_bundled():
+    data = jboost.bin_features(np.eye(4)[np.arange(100) % 4])
+    assert jboost.Binned(data.bins * 9, data.edges, False).bundles is None
+    assert jboost.Binned(data.bins, data.edges, False).bundles is not None
+
+
 def test_traced_rows_have_none_and_copies_find_their_own(data):
     assert jax.eval_shape(lambda one: jnp.full((), one.bundles is None), data).dtype == bool
     assert jax.jit(lambda one: jnp.asarray(one.bundles is None))(data)

@@ -47,7 +47,7 @@ class Bundles:
 
     Examples
     --------
-    One-hot columns exclude each other; four of them take five joint codes, or four if one is always there:
+    One-hot columns exclude each other; four of them, one of which is always there, take four joint codes:
 
     >>> import numpy as np, jboost
     >>> data = jboost.bin_features(np.eye(4)[np.arange(100) % 4])
@@ -109,6 +109,8 @@ def find_bundles(bins: Bins, n_codes: int) -> Bundles | None:
     for feature in np.flatnonzero(screened.hopeful).tolist():
         codes = np.ascontiguousarray(bins[feature])
         own_codes = int(codes.max()) + 1
+        if own_codes > n_codes:  # in a `Binned` made by hand: a table of the feature would not hold them
+            return None
         may_exclude, n_sampled = bool(screened.mostly_one[feature]), int(screened.n_codes[feature])
 
         def takes(bundle: _Bundle) -> bool:

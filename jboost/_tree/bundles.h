@@ -16,11 +16,11 @@ constexpr int64_t kJointCodesOfBundle = 256;  // at most: a joint code is a byte
 
 // What the columns of a tree's bins hold. A column of one feature alone holds that feature's own codes.
 struct Bundles {
-  const int32_t* column = nullptr;   // of each feature; null if every column is a feature
-  const uint8_t* code = nullptr;     // [f, 256], of each feature at each joint code
-  const uint8_t* order = nullptr;    // [f, 256], joint codes by rising code of the feature, those of its usual one last
+  const int32_t* column = nullptr;     // of each feature; null if every column is a feature
+  const uint8_t* code = nullptr;       // [f, 256], of each feature at each joint code
+  const uint8_t* order = nullptr;      // [f, 256], joint codes by rising code, those of the feature's usual one last
   const int32_t* n_unusual = nullptr;  // [f], joint codes before those
-  const int32_t* n_joint = nullptr;  // joint codes of each column
+  const int32_t* n_joint = nullptr;    // joint codes of each column
   int64_t n_features = 0, n_columns = 0;
 
   bool any() const { return column != nullptr; }
@@ -45,6 +45,7 @@ struct Bundles {
     while (n_columns > 1 && n_joint[n_columns - 1] == 0) --n_columns;
     return n_columns;
   }
+
   // Sums the joint table of a feature's column over what the others are: the feature's own table, in `own`. Sums of
   // integers, so they are those that the rows would have given; what its usual code has is what is left of the total.
   void sum_out(int64_t feature, int64_t n_codes, int64_t n_words, const uint64_t* joint, uint64_t* own) const {

@@ -257,7 +257,8 @@ def pad(problem: Problem, data: Binned, numbers_per_row: int) -> Problem:
     n_rows = reusable_size(train.weight.size, numbers_per_row) if problem.loss.pads else train.weight.size
     divided = mesh_for(n_rows) is not None
     engine = choose_engine(problem.spec, problem.growth, divided, problem.layout, n_rows)
-    bundles = bundles_that_pay(data, problem.spec.max_depth) if engine.bundled and not divided else None
+    reads_bundles = engine.bundled and not divided and jax.default_backend() == "cpu"
+    bundles = bundles_that_pay(data, problem.spec.max_depth) if reads_bundles else None
     bins, bundling = (
         (arrange_on_host(engine, problem.bins, n_rows), None)
         if bundles is None
