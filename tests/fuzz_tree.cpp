@@ -1,10 +1,11 @@
 // Random trees of _tree/grow.h: the same for every number of threads and whether columns are added in pairs or not or
-// tables kept, leaves that are those of the splits, and nothing but that for codes beyond the last. By hand, in the
+// tables kept or features in bundles, leaves that are those of the splits, and nothing but that for codes beyond the last. By hand, in the
 // folder of the tests: g++ -std=c++17 -ffp-contract=off -pthread -I ../jboost fuzz_tree.cpp && ./a.out
 
 #include "_tree/grow.h"
 
 #include "fuzz.h"
+#include "fuzz_bundles.h"
 
 namespace {
 
@@ -137,9 +138,14 @@ struct Result {
 };
 
 template <typename T>
-Result<T> grow(const Case<T>& k, int64_t n_threads, int64_t joint_rows, int64_t kept_bytes) {
+Result<T> grow(const Case<T>& k, int64_t n_threads, int64_t joint_rows, int64_t kept_bytes,
+               RandomBundles* bundles = nullptr) {
   Result<T> result(k);
   jboost::Growth<T> growth = k.growth;
+  if (bundles) {
+    growth.bundles = bundles->get();
+    growth.grouped = {bundles->codes.get(), false, k.s.n, growth.bundles.fit_columns(), bundles->width};
+  }
   growth.joint_rows = joint_rows;
   growth.kept_bytes = kept_bytes;
   growth.feature = result.feature.get();
@@ -197,6 +203,10 @@ const char* mistake(const Case<T>& k) {
                                     draw(0, 2) ? 0 : kAlwaysKept);
     if (k.s.keeps_contract && !(together == alone)) return "another result of several threads, of pairs or of passing tables";
   }
+  if (!k.s.keeps_contract || k.s.n_codes > 256) return nullptr;
+  RandomBundles bundles(k.s.n, k.s.f, k.s.n_codes, [&](int64_t feature, int64_t row) { return k.code(feature, row); });
+  if (!(grow(k, draw(1, 4), draw(0, 200), draw(0, 1) ? 0 : kAlwaysKept, &bundles) == alone))
+    return "another result of bundles";
   return nullptr;
 }
 

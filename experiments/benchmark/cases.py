@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
+import scipy.sparse
 
 from experiments.benchmark.estimators import make_estimator
 from experiments.benchmark.fresh import time_processes
-from experiments.benchmark.libraries import JBoost, XGBoost, dependence_of, load, make_data
+from experiments.benchmark.libraries import JBoost, XGBoost, dependence_of, load, make_data, make_zeros
 from experiments.benchmark.machine import about, keep_to_cores, peak_memory
 
 RATES = np.geomspace(0.02, 0.3, 8)
@@ -67,7 +68,24 @@ def time_calls(call: Callable[[], Any], repeats: int) -> tuple[float, float, int
 
 def train(job: Job, goss: bool = False) -> Figures:
     """Bin once, fit several times, with all rows or those that gradient-based one-side sampling draws."""
-    X, y = make_data(job.rows)
+    return _train_on(job, *make_data(job.rows), goss)
+
+
+def zeros(job: Job) -> Figures:
+    """Do so on a matrix of mostly zeros, given as a dense and as a sparse one; the figures are those of the faster."""
+    X, y = make_zeros(job.rows)
+    found = {
+        form: _train_on(job, given, y)
+        for form, given in (("dense", X), ("sparse", scipy.sparse.csr_matrix(X)))
+    }
+    form = min(found, key=lambda name: found[name]["ms_per_tree"])
+    others = {
+        f"{name}_{figure}": found[name][figure] for name in found for figure in ("ms_per_tree", "bin_seconds")
+    }
+    return {**found[form], "form": form, **others}
+
+
+def _train_on(job: Job, X: Any, y: np.ndarray, goss: bool = False) -> Figures:
     library = load(job.library, job.gpu, job.threads)
     before, start = peak_memory(), time.perf_counter()
     data = library.bin(X, y, job.bins)
@@ -227,6 +245,7 @@ def recompile(job: Job) -> Figures:
 KINDS: dict[str, Callable[[Job], Figures]] = {
     "train": train,
     "train_goss": lambda job: train(job, goss=True),
+    "zeros": zeros,
     "call": call,
     "exact": exact,
     "sweep": sweep,

@@ -28,11 +28,19 @@ def make_data(n_rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, (rng.random(n_rows, dtype=np.float32) < 1 / (1 + np.exp(-logit))).astype(np.int32)
 
 
+def make_zeros(n_rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Draw 60 independent columns of zeros and 5 % ones, and a class that depends on ten of them."""
+    rng = np.random.default_rng(seed)
+    X = (rng.random((n_rows, 60), dtype=np.float32) < 0.05).astype(np.float32)
+    logit = X[:, :10].sum(axis=1) - 0.5
+    return X, (rng.random(n_rows, dtype=np.float32) < 1 / (1 + np.exp(-logit))).astype(np.int32)
+
+
 class Library(Protocol):
     """One library on one device."""
 
-    def bin(self, X: np.ndarray, y: np.ndarray, bins: int) -> Any:
-        """Bin the data once, for several fits."""
+    def bin(self, X: Any, y: np.ndarray, bins: int) -> Any:
+        """Bin the data once, for several fits; X may be a sparse matrix."""
         ...
 
     def fit(self, data: Any, trees: int, rate: float = RATE, penalty: float = PENALTY) -> Any:
@@ -57,9 +65,11 @@ class JBoost:
         """Say how trees are grown."""
         return self.jboost.Spec(n_estimators=trees, max_depth=DEPTH, grow_policy=self.policy)  # pyright: ignore
 
-    def bin(self, X: np.ndarray, y: np.ndarray, bins: int) -> Any:
-        """Bin; targets go along."""
-        return self.jboost.bin_features(X, max_bins="exact" if self.exact else bins), y
+    def bin(self, X: Any, y: np.ndarray, bins: int) -> Any:
+        """Bin; targets go along. Bundles, which the first fit would look for, are part of it."""
+        data = self.jboost.bin_features(X, max_bins="exact" if self.exact else bins)
+        _ = data.bundles
+        return data, y
 
     def fit(self, data: Any, trees: int, rate: float = RATE, penalty: float = PENALTY) -> Any:
         """Fit by the built-in loss."""
@@ -120,7 +130,7 @@ class XGBoost:
         self.xgboost, self.threads, self.exact = xgboost, threads, exact
         self.options = {"max_depth": DEPTH, "nthread": threads, "device": "cuda" if gpu else "cpu"}
 
-    def bin(self, X: np.ndarray, y: np.ndarray, bins: int) -> Any:
+    def bin(self, X: Any, y: np.ndarray, bins: int) -> Any:
         """Bin."""
         if self.exact:
             self.options["tree_method"] = "exact"
@@ -162,7 +172,7 @@ class LightGBM:
         self.common = {"num_threads": threads, "verbose": -1}
         self.sampling: dict[str, Any] = {}
 
-    def bin(self, X: np.ndarray, y: np.ndarray, bins: int) -> Any:
+    def bin(self, X: Any, y: np.ndarray, bins: int) -> Any:
         """Bin."""
         self.common["max_bin"] = bins
         return self.lightgbm.Dataset(X, y, params=self.common).construct()

@@ -58,6 +58,7 @@ SWEEP_CPU = Case("sweep-cpu", "sweep", SMALL, 200, device="cpu")
 SWEEP_GPU = Case("sweep-gpu", "sweep", SMALL, 200, device="gpu", libraries=("jboost", *GPU_PEERS))
 CUSTOM_LOSS = Case("custom-loss", "custom_loss", MILLION, 30, libraries=("jboost", "xgboost"))
 GOSS = Case("goss", "train_goss", MILLION, 100, device="cpu", libraries=(*POLICIES, "lightgbm"))
+ZEROS = Case("zeros", "zeros", MILLION, 30, device="cpu", libraries=(*POLICIES, "xgboost", "lightgbm"))
 PREDICT = Case("predict", "predict", MILLION, 500, device="cpu")
 FIRST_FIT = Case("first-fit", "first_fit", SMALL, 200)
 ESTIMATORS = ("sklearn", "lightgbm")  # that a new user may have tried before
@@ -116,6 +117,14 @@ ROWS = (
         0.7,
         0.5,
         peers=("lightgbm",),
+    ),
+    Row(
+        "zeros",
+        "1M x 60, independent columns of zeros and 5 % ones, training; peers given it dense and sparse",
+        ZEROS,
+        *_RATES,
+        0.5,
+        0.4,
     ),
     Row("predict", "1M x 28, 500 trees, raw data in, scores out", PREDICT, *_CALL, 0.7, 0.3),
     Row(

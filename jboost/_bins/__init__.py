@@ -14,6 +14,7 @@ from jboost._bins.binning import (
     read_column,
     read_values,
 )
+from jboost._bins.bundling import Bundles
 from jboost._bins.categories import Categories
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
 from jboost._bins.sketch import QuantileSketch
@@ -23,6 +24,7 @@ from jboost._bins.table import Factor
 __all__ = [
     "BinEdges",
     "Binned",
+    "Bundles",
     "Categories",
     "Factor",
     "Features",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from jaxtyping import Array, Float, Int, UInt, UInt32
 
 from jboost._bins import native
 from jboost._bins.arguments import categorical_mask, check_max_bins, check_missing, rows_for_edges
+from jboost._bins.bundling import Bundles, find_bundles
 from jboost._bins.categories import category_codes, category_tables
 from jboost._bins.device import are_equal, count_below, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features
@@ -46,6 +48,17 @@ class Binned:
     bins: UInt[Array, "f n"]
     edges: BinEdges
     has_missing: bool = static_field()
+
+    @functools.cached_property
+    def bundles(self) -> Bundles | None:
+        """The features in fewer columns, of which a fit of many rows makes its histograms, or None if there are not.
+
+        Found when they are first asked for, which is by the first fit, and kept. There are none where they would save
+        less than a third of the columns, where codes take more than a byte, and of traced rows.
+        """
+        if is_traced(self.bins) or self.bins.dtype != np.uint8 or not self.bins.size:
+            return None
+        return find_bundles(np.asarray(self.bins), self.edges.n_codes)
 
 
 @moves_arrays

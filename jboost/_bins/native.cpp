@@ -5,6 +5,7 @@
 
 #include "../_runtime/xla.h"
 #include "codes.h"
+#include "joining.h"
 
 namespace {
 
@@ -47,4 +48,18 @@ extern "C" JBOOST_EXPORT int jboost_bin_float64(const double* values, int64_t ro
                                                 int64_t n_rows, int64_t n_features, const double* edges, int64_t n_edges,
                                                 void* codes, int wide_codes, int64_t n_threads) {
   return bin_as(values, row_step, feature_step, n_rows, n_features, edges, n_edges, codes, wide_codes, n_threads);
+}
+
+// Joins two columns of codes; see join_codes. Returns the number of joint codes, 0 if they are too many, -1 if memory ran
+// out.
+extern "C" JBOOST_EXPORT int64_t jboost_join_codes(const uint8_t* first, const uint8_t* second, int64_t n_rows,
+                                                   int64_t n_first, int64_t n_second, int64_t most, uint8_t* joint,
+                                                   int32_t* pairs) {
+  try {
+    jboost::OwnThreads threads;
+    const jboost::Pool pool = threads.pool(jboost::thread_limit());
+    return jboost::join_codes({first, second, n_rows, n_first, n_second, most}, joint, pairs, pool);
+  } catch (const std::exception&) {
+    return -1;
+  }
 }

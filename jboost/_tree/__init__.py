@@ -1,6 +1,7 @@
 """A tree of fixed depth as arrays: how it grows from gradients, and how rows find their leaf."""
 
 from jboost._split import Tree
+from jboost._tree.bundles import bundled_on_host, bundles_that_pay
 from jboost._tree.columns import Columns, GradientPairs
 from jboost._tree.engines import Engine, arrange, arrange_on_host, choose_engine
 from jboost._tree.growth import Growth
@@ -15,6 +16,8 @@ __all__ = [
     "Tree",
     "arrange",
     "arrange_on_host",
+    "bundled_on_host",
+    "bundles_that_pay",
     "category_words",
     "choose_engine",
     "grow_and_prune",

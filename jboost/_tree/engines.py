@@ -47,12 +47,15 @@ class Engine(NamedTuple):
         Whether it wants the codes of up to eight columns side by side for each row, rather than [f n].
     sorted : bool
         Whether it wants the rows of each column by rising code, beside their codes: [f n 2].
+    bundled : bool
+        Whether it can read features in bundles.
     """
 
     name: str
     grow: Callable[..., Grown]
     grouped: bool
     sorted: bool = False
+    bundled: bool = False
 
 
 def choose_engine(
@@ -177,8 +180,10 @@ def _grow_by_platform(
     return by_platform(*arrays, cpu=by(on_cpu), default=by(grow_by_level))
 
 
-WHOLE_TREE = Engine("a whole tree in C++", _grow_whole, grouped=True)
+WHOLE_TREE = Engine("a whole tree in C++", _grow_whole, grouped=True, bundled=True)
 SORTED = Engine("a whole tree in C++ from sorted columns", _grow_sorted, grouped=False, sorted=True)
 BY_PLATFORM = Engine("a whole tree in C++ on a CPU, by level elsewhere", _grow_by_platform, grouped=False)
-BY_LEVEL = Engine("by level in JAX, with histograms and sums in C++", grow_by_level, grouped=False)
-PLAIN = Engine("by level in plain JAX", grow_by_level, grouped=False)
+BY_LEVEL = Engine(
+    "by level in JAX, with histograms and sums in C++", grow_by_level, grouped=False, bundled=True
+)
+PLAIN = Engine("by level in plain JAX", grow_by_level, grouped=False, bundled=True)

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "../_split/categories.h"
 #include "../_split/search.h"
@@ -28,15 +29,18 @@ class FeatureSearch {
   static int64_t words_needed(const Growth<T>& p) {
     const int64_t stride = whole_lanes(p.n_codes), c = p.rules.n_statistics();
     const int64_t gains = 2 * stride * (1 + PairwiseSum<T>::room(most_nodes(p))) + stride;
-    const int64_t integers = (c + 1) * stride + 2 * c;
-    return stride * (1 + c) + (gains * static_cast<int64_t>(sizeof(T)) + integers * 4) / 8 + kLine;
+    const int64_t integers = (c + 1) * stride + 2 * c, own = p.bundles.any() ? p.n_codes * ((c + 1) / 2) : 0;
+    return stride * (1 + c) + own + (gains * static_cast<int64_t>(sizeof(T)) + integers * 4) / 8 + kLine;
   }
 
-  // The tables are read from `passing`, or from `tables` if that is null.
-  FeatureSearch(const Growth<T>& p, const NodeTables& tables, PassingTable* passing, uint64_t* memory)
-      : p_(p), tables_(tables), passing_(passing), n_statistics_(p.rules.n_statistics()),
+  // The tables are read from `passing`, or from `tables` if that is null; `is_shared` says of which features they are
+  // those of a bundle.
+  FeatureSearch(const Growth<T>& p, const NodeTables& tables, PassingTable* passing,
+                const std::vector<bool>& is_shared, uint64_t* memory)
+      : p_(p), tables_(tables), passing_(passing), is_shared_(is_shared), n_statistics_(p.rules.n_statistics()),
         stride_(whole_lanes(p.n_codes)) {
-    sums_ = memory;
+    own_ = memory;
+    sums_ = memory + (p.bundles.any() ? p.n_codes * tables.shape.n_words : 0);
     cells_ = reinterpret_cast<int32_t*>(sums_ + stride_);
     gains_ = reinterpret_cast<T*>(sums_ + stride_ * (1 + n_statistics_));
     keys_ = gains_ + 2 * stride_;
@@ -75,7 +79,11 @@ class FeatureSearch {
 
   // The sums of a node by code, valid until another is asked for.
   const uint64_t* cells_of(int64_t feature, int64_t node) {
-    return passing_ ? passing_->of(feature, node) : tables_.of_feature(feature, node);
+    const int64_t column = p_.column_of(feature);
+    const uint64_t* cells = passing_ ? passing_->of(column, node) : tables_.of_feature(column, node);
+    if (!p_.bundles.any() || !is_shared_[feature]) return cells;
+    p_.bundles.sum_out(feature, p_.n_codes, tables_.shape.n_words, cells, own_);
+    return own_;
   }
 
   // The order in which the categories of the nodes [first, last) are cut; valid until the next call.
@@ -127,8 +135,9 @@ class FeatureSearch {
   const Growth<T>& p_;
   const NodeTables& tables_;
   PassingTable* const passing_;
+  const std::vector<bool>& is_shared_;
   const int64_t n_statistics_, stride_;
-  uint64_t* sums_;
+  uint64_t *own_, *sums_;
   int32_t *cells_, *left_, *codes_, *total_;
   T *gains_, *keys_, *together_;
 };

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,10 +40,12 @@ class Grower {
       : p_(p),
         n_statistics_(p.rules.n_statistics()),
         factor_(factors(p.rules)),
-        n_workers_(pool.workers_for(p.n_rows() * p.n_features() * (1 + p.depth / 2) +
+        n_cells_(p.n_cells()),
+        is_shared_(p.bundles.are_shared(p.n_codes)),
+        n_workers_(pool.workers_for(p.n_rows() * p.grouped.n_features * (1 + p.depth / 2) +
                                     p.n_features() * p.n_codes * (int64_t{1} << p.depth))),
         max_nodes_(int64_t{1} << p.depth),
-        tables_(p.grouped, TableShape(p.n_codes, n_statistics_, p.grouped.width, p.grouped.wide), parts(), max_nodes_ / 2),
+        tables_(p.grouped, TableShape(n_cells_, n_statistics_, p.grouped.width, p.grouped.wide), parts(), max_nodes_ / 2),
         passes_(are_passing()),
         n_joint_(may_be_joint() ? kJointNodes : 0),
         rows_(p.n_rows(), block_rows(), tables_.shape.n_words, max_nodes_, !passes_),
@@ -54,15 +57,15 @@ class Grower {
     const int64_t passing_words = passes_ ? PassingTable::words_needed(tables_.shape) : 0;
     uint64_t* memory = scratch_.get(rows_.words_needed() + kept_words +
                                     n_workers_ * (search_words + passing_words + joint_words) +
-                                    (max_nodes_ / 2 * (p.n_codes + 1) + 7) / 8);
+                                    (max_nodes_ / 2 * set_size() + 7) / 8);
     rows_.use(memory);
     memory += rows_.words_needed();
     tables_.use(memory);
     memory += kept_words;
     passing_.reserve(n_workers_);  // they stay where they are
     for (int64_t worker = 0; worker < n_workers_; ++worker, memory += search_words + passing_words) {
-      passing_.emplace_back(p.grouped, rows_, tables_.shape, p.n_codes, memory + search_words);
-      searches_.emplace_back(p, tables_, passes_ ? &passing_[worker] : nullptr, memory);
+      passing_.emplace_back(p.grouped, rows_, tables_.shape, n_cells_, memory + search_words);
+      searches_.emplace_back(p, tables_, passes_ ? &passing_[worker] : nullptr, is_shared_, memory);
     }
     joint_memory_ = memory;
     sets_ = reinterpret_cast<uint8_t*>(memory + n_workers_ * joint_words);
@@ -81,8 +84,10 @@ class Grower {
       n_nodes_ = int64_t{1} << level;
       if (!passes_) build();
       for (PassingTable& table : passing_) table.forget();
+      if (!passes_ && p_.bundles.any())  // several features read one column's
+        crew_.run(p_.grouped.n_features, [&](int64_t column, int64_t) { finish_tables(column); });
       crew_.run(p_.n_features(), [&](int64_t feature, int64_t worker) {
-        if (!passes_) finish_tables(feature);
+        if (!passes_ && !p_.bundles.any()) finish_tables(feature);
         searches_[worker].search(feature, n_nodes_, &found_[feature * n_nodes_]);
       });
       choose(level);
@@ -110,7 +115,7 @@ class Grower {
   int64_t parts() const {  // of the rows, where there are fewer groups of features than workers
     const int64_t groups = p_.grouped.n_groups();
     const int64_t wanted = (n_workers_ + groups - 1) / std::max<int64_t>(groups, 1);
-    return std::max<int64_t>(1, std::min(wanted, p_.n_rows() / std::max<int64_t>(p_.n_codes, 1)));
+    return std::max<int64_t>(1, std::min(wanted, p_.n_rows() / std::max<int64_t>(n_cells_, 1)));
   }
   int64_t block_rows() const {
     // In the second-level cache, with enough blocks to share out and enough rows for each node.
@@ -123,10 +128,10 @@ class Grower {
   bool are_passing() const {
     const int64_t kept = tables_.words_needed() * static_cast<int64_t>(sizeof(uint64_t));
     return kept > p_.kept_bytes && tables_.shape.n_words >= kManyWords &&
-           p_.n_rows() * (p_.depth - 1) <= 2 * p_.n_codes * max_nodes_;
+           p_.n_rows() * (p_.depth - 1) <= 2 * n_cells_ * max_nodes_;
   }
   bool may_be_joint() const {
-    return !passes_ && is_worth_joint(p_.n_rows()) && can_be_joint(p_.grouped, tables_.shape, p_.n_codes);
+    return !passes_ && is_worth_joint(p_.n_rows()) && can_be_joint(p_.grouped, tables_.shape, n_cells_);
   }
   bool is_worth_joint(int64_t rows) const { return rows >= p_.joint_rows * tables_.n_parts; }
 
@@ -145,7 +150,7 @@ class Grower {
           add_block(block, one, group, tables_.of_group(group, one.node, part), joint(worker, one));
       for (const Built& one : built_)
         if (one.joint != kNone)
-          add_marginals(joint(worker, one), p_.grouped.features_of(group), p_.n_codes,
+          add_marginals(joint(worker, one), p_.grouped.features_of(group), n_cells_,
                         tables_.of_group(group, one.node, part), tables_.shape);
     });
   }
@@ -159,18 +164,18 @@ class Grower {
     if (joint)
       add_joint_rows(p_.grouped, group, first, rows, n, values, joint, cells, tables_.shape);
     else
-      add_rows(p_.grouped, group, first, rows, n, values, cells, tables_.shape, p_.n_codes);
+      add_rows(p_.grouped, group, first, rows, n, values, cells, tables_.shape, n_cells_);
   }
   // Sums the parts of what was built, and subtracts it from the parent's table, which becomes the sibling's.
-  void finish_tables(int64_t feature) {
-    const int64_t words = p_.n_codes * tables_.shape.n_words;
+  void finish_tables(int64_t column) {
+    const int64_t words = n_cells_ * tables_.shape.n_words;
     for (const Built& one : built_) {
-      uint64_t* cells = tables_.of_feature(feature, one.node);
+      uint64_t* cells = tables_.of_feature(column, one.node);
       for (int64_t part = 1; part < tables_.n_parts; ++part) {
-        const uint64_t* more = tables_.of_feature(feature, one.node, part);
+        const uint64_t* more = tables_.of_feature(column, one.node, part);
         for (int64_t i = 0; i < words; ++i) cells[i] += more[i];
       }
-      if (one.sibling != kNone) subtract(tables_.of_feature(feature, one.sibling), cells, words);
+      if (one.sibling != kNone) subtract(tables_.of_feature(column, one.sibling), cells, words);
     }
   }
 
@@ -193,7 +198,7 @@ class Grower {
   void settle(int64_t first, int64_t last, int64_t slot, int64_t feature, const Found<T>& best) {
     const bool is_split = best.gain > 0;
     const int32_t position = best.candidate / 2;
-    uint8_t* right = sets_ + first * (p_.n_codes + 1);
+    std::vector<uint8_t> right(p_.n_codes + 1);
     const int64_t threshold = is_split ? position : p_.n_codes;
     const bool by_category = is_split && p_.is_categorical(feature);
     for (int64_t code = 0; code <= p_.n_codes; ++code) right[code] = code > 0 && code > threshold && !by_category;
@@ -207,7 +212,7 @@ class Grower {
         present[order.codes[rank]] = 1;
       }
     }
-    const bool missing_right = is_split && weigh(first, last, feature, right, best.candidate % 2 == 1);
+    const bool missing_right = is_split && weigh(first, last, feature, right.data(), best.candidate % 2 == 1);
     right[0] = missing_right && by_category;
     if (by_category)
       for (int64_t code = 1; code < p_.n_codes; ++code)
@@ -222,10 +227,26 @@ class Grower {
         bits |= uint32_t{right[32 * word + bit]} << bit;
       p_.categories_right[slot * p_.n_set_words + word] = bits;
     }
+    const uint8_t* set = nullptr;
+    if (by_category || is_joint(feature)) {
+      right[0] = missing_right;
+      set = by_cell(feature, right.data(), sets_ + first * set_size());
+    }
     for (int64_t node = first; node < last; ++node)
-      routes_[node] = {static_cast<int32_t>(feature), static_cast<int32_t>(threshold), missing_right,
-                       by_category ? right : nullptr};
+      routes_[node] = {p_.column_of(feature), static_cast<int32_t>(threshold), missing_right, set};
   }
+  // Says of each code of a feature's column whether it goes right, and no for a code beyond, given that of the feature's.
+  const uint8_t* by_cell(int64_t feature, const uint8_t* right, uint8_t* set) const {
+    std::fill_n(set, set_size(), uint8_t{0});
+    const int64_t column = p_.column_of(feature);
+    if (is_joint(feature))
+      for (int64_t i = 0; i < p_.bundles.n_joint[column]; ++i) set[i] = right[p_.bundles.codes_of(feature)[i]];
+    else
+      std::copy_n(right, p_.n_codes, set);
+    return set;
+  }
+  int64_t set_size() const { return std::max<int64_t>(n_cells_ + 1, p_.grouped.wide ? 0 : 256); }
+  bool is_joint(int64_t feature) const { return p_.bundles.any() && is_shared_[feature]; }
   // Says where missing values go, those that were not there with the heavier child, and notes the lighter children.
   bool weigh(int64_t first, int64_t last, int64_t feature, const uint8_t* right, bool missing_right) {
     const int64_t n_words = tables_.shape.n_words, n_pairs = p_.rules.n_pairs;
@@ -266,9 +287,9 @@ class Grower {
   // ---------------------------------------------------------------------------------------------- rows
   bool is_split(int64_t node) const { return routes_[node].threshold < p_.n_codes; }
   template <typename Work>
-  void with_codes(int64_t feature, const Work& work) const {
+  void with_codes(int64_t column, const Work& work) const {
     const GroupedBins& bins = p_.grouped;
-    const int64_t first = feature / bins.width * bins.n_rows * bins.width + feature % bins.width;
+    const int64_t first = column / bins.width * bins.n_rows * bins.width + column % bins.width;
     if (bins.wide)
       work(Column<uint16_t>{static_cast<const uint16_t*>(bins.codes) + first, bins.width});
     else
@@ -286,8 +307,8 @@ class Grower {
           continue;
         }
         const Route& route = routes_[node];
-        with_codes(route.feature, [&](const auto& codes) {
-          rows_.split(block, node, codes, route, static_cast<uint32_t>(p_.n_codes));
+        with_codes(route.column, [&](const auto& codes) {
+          rows_.split(block, node, codes, route, static_cast<uint32_t>(n_cells_));
         });
         const int64_t built = 2 * node + lighter_right_[node];
         next.collect_values(block, built);
@@ -320,9 +341,10 @@ class Grower {
       const uint32_t* rows = rows_.rows(block, node);
       const int64_t n = rows_.count(block, node);
       if (!n) continue;
-      with_codes(routes_[node].feature, [&](const auto& codes) {
+      with_codes(routes_[node].column, [&](const auto& codes) {
         const auto of_block = codes.from(rows_.first_row(block));
-        with_test(routes_[node], static_cast<uint32_t>(p_.n_codes), [&](const auto& goes_right) {
+        using Code = typename std::decay_t<decltype(codes)>::Type;
+        with_test<Code>(routes_[node], static_cast<uint32_t>(n_cells_), [&](const auto& goes_right) {
           for (int64_t i = 0; i < n; ++i)
             leaf[rows[i]] = static_cast<int32_t>(2 * node + goes_right(of_block[rows[i]]));
         });
@@ -332,7 +354,7 @@ class Grower {
   // Those of rows that are not active, which go all the way.
   template <typename Code>
   void write_other_leaves() {
-    const Routing<T, Code> routing(p_);
+    const Routing<T, Code> routing(p_, is_shared_);
     crew_.run(rows_.n_blocks, [&](int64_t block, int64_t) {
       if (rows_.count_all(block, n_nodes_) < rows_.rows_of(block))
         routing.write_leaves(rows_.first_row(block), rows_.rows_of(block), p_.leaf);
@@ -342,6 +364,8 @@ class Grower {
   const Growth<T>& p_;
   const int64_t n_statistics_;
   const std::vector<T> factor_;
+  const int64_t n_cells_;  // of a column's table
+  const std::vector<bool> is_shared_;
   const int64_t n_workers_, max_nodes_;
   NodeTables tables_;
   const bool passes_;

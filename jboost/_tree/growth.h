@@ -9,6 +9,7 @@
 #include "../_histogram/joint.h"
 #include "../_histogram/tables.h"
 #include "../_split/search.h"
+#include "bundles.h"
 
 namespace jboost {
 
@@ -17,6 +18,7 @@ constexpr int64_t kKeptTables = 32 << 20;
 template <typename T>
 struct Growth {
   GroupedBins grouped;
+  Bundles bundles;            // of the columns of `grouped`
   const T *g, *h;             // [n, k]
   const bool* active;         // [n]
   const bool* allowed;        // [d, f]
@@ -38,7 +40,9 @@ struct Growth {
   int32_t* leaf;  // [n]
 
   int64_t n_rows() const { return grouped.n_rows; }
-  int64_t n_features() const { return grouped.n_features; }
+  int64_t n_features() const { return bundles.any() ? bundles.n_features : grouped.n_features; }
+  int64_t n_cells() const { return bundles.n_cells(n_codes); }  // of a column's table
+  int64_t column_of(int64_t feature) const { return bundles.any() ? bundles.column[feature] : feature; }
   bool is_categorical(int64_t column) const {
     return std::binary_search(categorical, categorical + n_categorical, static_cast<int32_t>(column));
   }

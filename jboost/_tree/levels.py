@@ -19,7 +19,8 @@ from jboost._runtime.library import by_platform
 from jboost._runtime.typing import MISSING_BIN, Layout, Reduce, over_devices
 from jboost._split import Rules, Tree, best_split, routing_table, totals
 from jboost._split.thresholds import Histogram
-from jboost._tree.columns import Bins, Codes, Columns, GradientPairs
+from jboost._tree.bundles import own_histograms
+from jboost._tree.columns import Bins, Bundling, Codes, Columns, GradientPairs
 from jboost._tree.growth import Carry, Growth
 
 BuildHistogram = Callable[[Bins, Int[Array, " n"], Int[Array, "n c"], int, int], Int[Array, "b c l f"]]
@@ -38,15 +39,13 @@ def grow_by_level(
     """Return the splits in level order and the leaf of every row; see `Engine`."""
     spec, layout = rules.spec, columns.layout
     statistics = in_fixed_point(derivatives, active, rules)
-    node = jnp.zeros(columns.bins.shape[1], dtype=jnp.int32)
+    node = jnp.zeros(active.size, dtype=jnp.int32)
     slot = jnp.where(active, 0, jnp.ones_like(node))
     built_right = jnp.zeros(1, dtype=bool)
     histogram, carry = None, None
     levels: list[Tree] = []
     for level in range(spec.max_depth):
-        built = over_devices(
-            reduce, build(columns.bins, slot, statistics, max(2**level // 2, 1), layout.n_codes)
-        )
+        built = _build(build, columns, slot, statistics, max(2**level // 2, 1), reduce)
         histogram = built if histogram is None else with_siblings(histogram, built, built_right)
         allowed = columns.allowed[level]
         if growth is not None:
@@ -55,13 +54,28 @@ def grow_by_level(
             rules = dataclasses.replace(rules, weigh=growth.weigh, combine=growth.combine, carry=carry)
         split, right_is_lighter = best_split(histogram, rules, layout, allowed)
         levels.append(split)
-        goes_right = route(columns.bins, node, split, routing_table(split, layout), layout)
+        goes_right = route(columns.bins, node, split, routing_table(split, layout), layout, columns.bundling)
         if level + 1 < spec.max_depth:
             built_right = right_is_lighter
             is_built = active & (goes_right == built_right[node])
             slot = jnp.where(is_built, node, 2**level)
         node = child_of(node, goes_right)
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), *levels), node
+
+
+def _build(
+    build: BuildHistogram,
+    columns: Columns,
+    slot: Int[Array, " n"],
+    statistics: Int[Array, "n c"],
+    n_slots: int,
+    reduce: Reduce | None,
+) -> Int[Array, "b c l f"]:
+    """Build the histograms of the features; where they lie in bundles, from those of the joint codes."""
+    bundling, n_codes = columns.bundling, columns.layout.n_codes
+    n_cells = n_codes if bundling is None else bundling.code.shape[1]
+    found = over_devices(reduce, build(columns.bins, slot, statistics, n_slots, n_cells))
+    return found if bundling is None else own_histograms(bundling, found, n_codes)
 
 
 def _carried(
@@ -90,15 +104,16 @@ def in_fixed_point(derivatives: GradientPairs, active: Bool[Array, " n"], rules:
 
 
 def route(
-    bins: Codes, node: Int[Array, " n"], split: Tree, table: Bool[Array, "s b"], layout: Layout
+    bins: Codes,
+    node: Int[Array, " n"],
+    split: Tree,
+    table: Bool[Array, "s b"],
+    layout: Layout,
+    bundling: Bundling | None = None,
 ) -> Bool[Array, " n"]:
     """Say which rows go right, by the split of their node."""
     shared = split.feature.size == 1
-    if shared:
-        codes = jax.lax.dynamic_index_in_dim(bins, split.feature[0], axis=0, keepdims=False)
-    else:
-        arrays = bins, split.feature, node
-        codes = by_platform(*arrays, cpu=gather_codes, tpu=select_codes, default=gather_codes)
+    codes = codes_of_split(bins, node, split.feature, bundling)
     if layout.categorical:
         return table[0 if shared else node, codes]
     threshold, missing_right = (
@@ -106,6 +121,18 @@ def route(
     )
     above = codes.astype(jnp.int32) > threshold
     return jnp.where(codes == MISSING_BIN, missing_right, above) if layout.has_missing else above
+
+
+def codes_of_split(
+    bins: Codes, node: Int[Array, " n"], feature: Int[Array, " s"], bundling: Bundling | None = None
+) -> Integer[Array, " n"]:
+    """Look up each row's code of the feature of its node, or of the one feature that there is."""
+    if bundling is not None:
+        joint, own = codes_of_split(bins, node, bundling.column[feature]), bundling.code[feature]
+        return own[0 if feature.size == 1 else node, joint]
+    if feature.size == 1:
+        return jax.lax.dynamic_index_in_dim(bins, feature[0], axis=0, keepdims=False)
+    return by_platform(bins, feature, node, cpu=gather_codes, tpu=select_codes, default=gather_codes)
 
 
 def gather_codes(bins: Codes, feature: Int[Array, " s"], node: Int[Array, " n"]) -> Integer[Array, " n"]:

@@ -2,7 +2,9 @@
 //
 // Arguments: bins in groups uint8|uint16 [..., groups, n, width], g and h [..., n, k], active bool [..., n], allowed
 // bool [..., d, f], scale [..., c] and hyper [..., 5], categorical columns int32 [..., m]. All floats are of one type; c
-// is 2 k, or one more where rows are counted. Results: feature, threshold int32, missing_right bool [..., s],
+// is 2 k, or one more where rows are counted. Where features lie in bundles: column int32 [..., f], code uint8 [..., f, 256],
+// n_joint int32 [..., groups * width], order uint8 [..., f, 256] and n_unusual int32 [..., f], all without an entry
+// otherwise. Results: feature, threshold int32, missing_right bool [..., s],
 // categories_right uint32 [..., s, words], gain [..., s], leaf int32 [..., n].
 
 #include "grow.h"
@@ -21,7 +23,7 @@ struct Options {
 };
 
 struct Arguments {
-  ffi::AnyBuffer grouped, g, h, active, allowed, scale, hyper, categorical;
+  ffi::AnyBuffer grouped, g, h, active, allowed, scale, hyper, categorical, column, code, n_joint, order, n_unusual;
 };
 
 struct Results {
@@ -33,14 +35,17 @@ const char* mistake(const Arguments& a, const Results& r, const jboost::Batch& b
   const int64_t lead = batch.n_leading();
   if (lead < 0 || !batch.holds(a.grouped, 3) || !batch.holds(a.g, 2) || !batch.holds(a.h, 2) ||
       !batch.holds(a.active, 1) || !batch.holds(a.allowed, 2) || !batch.holds(a.scale, 1) || !batch.holds(a.hyper, 1) ||
-      !batch.holds(a.categorical, 1) || !batch.holds(r.feature, 1) || !batch.holds(r.threshold, 1) ||
+      !batch.holds(a.categorical, 1) || !batch.holds(a.column, 1) || !batch.holds(a.code, 2) ||
+      !batch.holds(a.n_joint, 1) || !batch.holds(a.order, 2) || !batch.holds(a.n_unusual, 1) || !batch.holds(r.feature, 1) || !batch.holds(r.threshold, 1) ||
       !batch.holds(r.missing_right, 1) || !batch.holds(r.categories_right, 2) || !batch.holds(r.gain, 1))
     return "jboost tree: unexpected ranks";
   if ((a.grouped.element_type() != ffi::U8 && a.grouped.element_type() != ffi::U16) ||
       a.g.element_type() != type || a.h.element_type() != type ||
       a.active.element_type() != ffi::PRED || a.allowed.element_type() != ffi::PRED ||
       (type != ffi::F32 && type != ffi::F64) || a.hyper.element_type() != type || r.gain.element_type() != type ||
-      a.categorical.element_type() != ffi::S32 || r.feature.element_type() != ffi::S32 ||
+      a.categorical.element_type() != ffi::S32 || a.column.element_type() != ffi::S32 ||
+      a.code.element_type() != ffi::U8 || a.n_joint.element_type() != ffi::S32 ||
+      a.order.element_type() != ffi::U8 || a.n_unusual.element_type() != ffi::S32 || r.feature.element_type() != ffi::S32 ||
       r.threshold.element_type() != ffi::S32 || r.missing_right.element_type() != ffi::PRED ||
       r.categories_right.element_type() != ffi::U32 || r.leaf.element_type() != ffi::S32)
     return "jboost tree: unexpected types";
@@ -52,9 +57,13 @@ const char* mistake(const Arguments& a, const Results& r, const jboost::Batch& b
       size(r.threshold, 0) != slots || size(r.missing_right, 0) != slots || size(r.categories_right, 0) != slots ||
       size(r.gain, 0) != slots)
     return "jboost tree: shapes disagree";
-  const int64_t width = size(a.grouped, 2);
-  if (width < 1 || width > jboost::kGroup || size(a.grouped, 0) != (f + width - 1) / width)
+  const int64_t width = size(a.grouped, 2), places = size(a.grouped, 0) * width, in_bundles = size(a.column, 0);
+  if (width < 1 || width > jboost::kGroup || (!in_bundles && size(a.grouped, 0) != (f + width - 1) / width))
     return "jboost tree: unexpected groups";
+  if (in_bundles && (in_bundles != f || size(a.code, 0) != f || size(a.code, 1) != jboost::kJointCodesOfBundle ||
+                     size(a.order, 0) != f || size(a.order, 1) != jboost::kJointCodesOfBundle ||
+                     size(a.n_unusual, 0) != f || size(a.n_joint, 0) != places || a.grouped.element_type() != ffi::U8))
+    return "jboost tree: unexpected bundles";
   if (n < 1 || n >= (int64_t{1} << 31) || f < 1 || depth < 1 || depth > 24 || o.n_codes < 1 ||
       k < 1 || o.n_category_codes > o.n_codes ||
       size(r.categories_right, 1) * 32 < (size(a.categorical, 0) ? o.n_codes : 0))
@@ -79,6 +88,16 @@ ffi::Error grow(const jboost::Pool& pool, const Arguments& a, const Results& r, 
       return batch.element<uint8_t>(buffer, i);
     };
     p.grouped = {codes_of(a.grouped), wide, size(a.grouped, 1), size(a.allowed, 1), size(a.grouped, 2)};
+    if (size(a.column, 0)) {
+      p.bundles.column = batch.element<int32_t>(a.column, i);
+      p.bundles.code = batch.element<uint8_t>(a.code, i);
+      p.bundles.n_joint = batch.element<int32_t>(a.n_joint, i);
+      p.bundles.order = batch.element<uint8_t>(a.order, i);
+      p.bundles.n_unusual = batch.element<int32_t>(a.n_unusual, i);
+      p.bundles.n_features = size(a.allowed, 1);
+      p.bundles.n_columns = size(a.n_joint, 0);
+      p.grouped.n_features = p.bundles.fit_columns();
+    }
     p.g = batch.element<T>(a.g, i);
     p.h = batch.element<T>(a.h, i);
     p.active = batch.element<bool>(a.active, i);
@@ -180,12 +199,13 @@ ffi::Error run_grouping(ffi::ThreadPool threads, ffi::AnyBuffer bins, ffi::Resul
 
 ffi::Error run(ffi::ThreadPool threads, ffi::AnyBuffer grouped, ffi::AnyBuffer g, ffi::AnyBuffer h,
                ffi::AnyBuffer active, ffi::AnyBuffer allowed, ffi::AnyBuffer scale, ffi::AnyBuffer hyper,
-               ffi::AnyBuffer categorical, ffi::Result<ffi::AnyBuffer> feature, ffi::Result<ffi::AnyBuffer> threshold,
+               ffi::AnyBuffer categorical, ffi::AnyBuffer column, ffi::AnyBuffer code, ffi::AnyBuffer n_joint,
+               ffi::AnyBuffer order, ffi::AnyBuffer n_unusual, ffi::Result<ffi::AnyBuffer> feature, ffi::Result<ffi::AnyBuffer> threshold,
                ffi::Result<ffi::AnyBuffer> missing_right, ffi::Result<ffi::AnyBuffer> categories_right,
                ffi::Result<ffi::AnyBuffer> gain, ffi::Result<ffi::AnyBuffer> leaf, int32_t n_codes,
                int32_t n_category_codes, int32_t max_cat_to_onehot, int32_t min_child_samples, bool symmetric,
                bool has_missing) {
-  const Arguments arguments{grouped, g, h, active, allowed, scale, hyper, categorical};
+  const Arguments arguments{grouped, g, h, active, allowed, scale, hyper, categorical, column, code, n_joint, order, n_unusual};
   const Results results{*feature, *threshold, *missing_right, *categories_right, *gain, *leaf};
   const Options options{n_codes, n_category_codes, max_cat_to_onehot, min_child_samples, symmetric, has_missing};
   const jboost::Batch batch(leaf->dimensions(), 1);
@@ -202,6 +222,11 @@ extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_grow_tree(XLA_FFI_CallFrame* call
 XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_grow_tree, run,
                               ffi::Ffi::Bind()
                                   .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()

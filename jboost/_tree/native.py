@@ -20,6 +20,7 @@ GROUPING = "jboost_group_columns"
 GROUP = 8  # most columns of a group
 MAX_DEPTH = 24  # of the kernel
 MAX_CODES = 2**16  # of two bytes
+NO_BUNDLES = [np.zeros((0, 256), np.uint8) if two else np.zeros(0, np.int32) for two in (0, 1, 0, 1, 0)]
 NUMBERS = ("reg_lambda", "reg_alpha", "gamma", "min_child_weight", "cat_smooth")  # in the order of the kernel
 
 
@@ -53,11 +54,12 @@ def group_columns(bins: Bins) -> Grouped:
     return jax.ffi.ffi_call(GROUPING, result, vmap_method="expand_dims")(bins)
 
 
-def group_on_host(bins: np.ndarray, n_rows: int) -> np.ndarray:
+def group_on_host(bins: np.ndarray, n_rows: int, width: int | None = None) -> np.ndarray:
     """Do so on the host, without a compilation for each new shape, and add rows of zeros up to `n_rows`."""
     bins = np.ascontiguousarray(bins)
     n_features, n = bins.shape
-    grouped = empty_for_device(_grouped_shape(n_features, n_rows), bins.dtype)
+    shape = _grouped_shape(n_features, n_rows) if width is None else (-(-n_features // width), n_rows, width)
+    grouped = empty_for_device(shape, bins.dtype)
     function = library.load().jboost_group_on_host  # pyright: ignore[reportAttributeAccessIssue]
     sizes = (ctypes.c_int64(size) for size in (n_features, n, n_rows, grouped.shape[2]))
     start, target = (ctypes.c_void_p(array.ctypes.data) for array in (bins, grouped))
@@ -97,6 +99,7 @@ def grow_tree(
         rules.unit,
         jnp.stack([jnp.asarray(number, dtype) for number in numbers]),
         jnp.asarray(layout.categorical, jnp.int32),
+        *(columns.bundling or NO_BUNDLES),
         n_codes=np.int32(layout.n_codes),
         n_category_codes=np.int32(layout.n_category_codes),
         max_cat_to_onehot=np.int32(spec.max_cat_to_onehot),

@@ -32,17 +32,21 @@ inline int32_t rounded(T value, T factor) {
 
 // Where a row of a node goes. Code 0 is a missing value.
 struct Route {
-  int32_t feature = 0, threshold = 0;
+  int64_t column = 0;
+  int32_t threshold = 0;
   bool missing_right = false;
-  const uint8_t* right = nullptr;  // by code, for a subset of categories; null for a threshold
+  const uint8_t* right = nullptr;  // by code, for a subset of categories or of joint codes; null for a threshold
 };
 
-// Calls work(test) with the test of a route as a function of the code: one comparison, or a look-up.
-template <typename Work>
+// Calls work(test) with the test of a route as a function of the code: one comparison, or a look-up. A set has an entry
+// for n_codes, which stands for all codes beyond, and one for each code that a single byte may hold.
+template <typename Code, typename Work>
 void with_test(const Route& route, uint32_t n_codes, const Work& work) {
   if (route.right) {
     const uint8_t* right = route.right;
-    work([right, n_codes](uint32_t code) -> uint32_t { return right[std::min(code, n_codes)]; });
+    work([right, n_codes](uint32_t code) -> uint32_t {
+      return right[sizeof(Code) == 1 ? code : std::min(code, n_codes)];
+    });
   } else {
     // A missing value that goes right becomes the largest number of all.
     const uint32_t shift = route.missing_right, limit = static_cast<uint32_t>(route.threshold) - shift;
@@ -53,6 +57,7 @@ void with_test(const Route& route, uint32_t n_codes, const Work& work) {
 // The codes of one column, those of row i at [i * step].
 template <typename Code>
 struct Column {
+  using Type = Code;
   const Code* codes;
   int64_t step;
 
@@ -161,7 +166,7 @@ class NodeRows {
     uint32_t* target = next_ + first_row(block) + from;
     uint32_t* after = next_starts_ + block * (max_nodes_ + 1);
     int64_t n_left = n;
-    with_test(route, n_codes, [&](const auto& goes_right) {
+    with_test<Code>(route, n_codes, [&](const auto& goes_right) {
       n_left = partition(codes.from(first_row(block)), goes_right, rows(block, node), n, target);
     });
     after[2 * node] = static_cast<uint32_t>(from);

@@ -104,7 +104,7 @@ def pose(
         binned = bin_for(data, sample_weight, init_model, traced)
         rows = RowArguments(binned, y, sample_weight, offset, groups, OF_TRAINING)
         problem = make_problem(resolved, rows, spec, hyper, valid, metric, sampler)
-        problem = arranged(problem) if traced else pad(problem, resolved.numbers_per_row)
+        problem = arranged(problem) if traced else pad(problem, binned, resolved.numbers_per_row)
         if init_model is not None:
             check_continues(init_model, problem)
             if base_score is not None:

@@ -24,7 +24,15 @@ from jboost._runtime.parametrised import parametrised
 from jboost._runtime.typing import as_array, is_traced
 from jboost._sampling import columns_by_node
 from jboost._spec import Hyper, Spec
-from jboost._tree import Growth, arrange, arrange_on_host, choose_engine, tree_depth
+from jboost._tree import (
+    Growth,
+    arrange,
+    arrange_on_host,
+    bundled_on_host,
+    bundles_that_pay,
+    choose_engine,
+    tree_depth,
+)
 from jboost._tree.columns import Bins
 from jboost.boosting.on_host import placeholder
 from jboost.boosting.rounds import Problem
@@ -252,7 +260,7 @@ def _check_sampler(sampler: Any, hyper: Hyper, n_rows: int) -> None:
         raise ValueError("hyper.subsample must be 1 beside a sampler, which draws the rows instead")
 
 
-def pad(problem: Problem, numbers_per_row: int) -> Problem:
+def pad(problem: Problem, data: Binned, numbers_per_row: int) -> Problem:
     """Pad the rows by weightless copies of the first row that counts, so that other numbers reuse the program.
 
     What may not look at weights, such as a metric of the user's, gets the rows as they are.
@@ -261,8 +269,15 @@ def pad(problem: Problem, numbers_per_row: int) -> Problem:
     n_rows = reusable_size(train.weight.size, numbers_per_row) if problem.loss.pads else train.weight.size
     divided = mesh_for(n_rows) is not None
     engine = choose_engine(problem.spec, problem.growth, divided, problem.layout, n_rows)
-    bins = arrange_on_host(engine, problem.bins, n_rows)
-    problem = dataclasses.replace(problem, engine=engine, bins=bins, train=pad_rows(train, n_rows))
+    reads_bundles = engine.bundled and not divided and jax.default_backend() == "cpu"
+    bundles = bundles_that_pay(data, problem.spec.max_depth) if reads_bundles else None
+    bins, bundling = (
+        (arrange_on_host(engine, problem.bins, n_rows), None)
+        if bundles is None
+        else bundled_on_host(bundles, n_rows, engine.grouped)
+    )
+    train = pad_rows(train, n_rows)
+    problem = dataclasses.replace(problem, engine=engine, bins=bins, bundling=bundling, train=train)
     if valid is not None and (problem.loss.pads if metric is None else metric.pads):
         n_rows = reusable_size(valid.weight.size, numbers_per_row)
         bins = as_array(pad_axis(np.asarray(problem.valid_bins), n_rows, axis=1))

@@ -32,7 +32,7 @@ from jboost._sampling import sample_columns, sample_rows
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules
 from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, grow_and_prune, take_leaves
-from jboost._tree.columns import Bins, Grouped
+from jboost._tree.columns import Bins, Bundling, Grouped, Joint
 from jboost.boosting.best_round import signed
 from jboost.boosting.watching import metric_of, remembered
 from jboost.metrics import Metric
@@ -55,7 +55,7 @@ class Problem:
     1.0
     """
 
-    bins: Bins | Grouped  # in groups if `engine` reads them so and they have been arranged
+    bins: Bins | Joint | Grouped  # as `engine` reads them, once they have been arranged
     train: Rows
     valid_bins: UInt[Array, "f m"] | None
     valid: Rows | None
@@ -75,6 +75,7 @@ class Problem:
     )  # whether a step that would raise the loss of a leaf is shortened
     feature_weight: Float[Array, " f"] | None = None  # of columns where a share of them is drawn
     base: Float[Array, " k"] | None = None  # the score before the first tree
+    bundling: Bundling | None = None  # where bins are joint codes
     edges: BinEdges | None = None  # of the bins; not known to the compiled rounds
     held: Int[Array, " m"] | None = (
         None  # places of validation rows among the training rows, which score them too
@@ -242,7 +243,7 @@ def _grow(
 ) -> tuple[Tree, Int[Array, "n *k"]]:
     """Grow one tree for all outputs, or one for each."""
     spec, engine = problem.spec, problem.engine
-    columns = Columns(problem.bins, allowed, problem.layout)
+    columns = Columns(problem.bins, allowed, problem.layout, problem.bundling)
     derivatives, units, hyper = jax.lax.stop_gradient((derivatives, problem.units, problem.hyper))
     hyper = units.for_tree(hyper)
     reduce = _devices.reduce_over(problem.train.axis)
