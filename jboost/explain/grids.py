@@ -27,7 +27,10 @@ def make_axis(
 ) -> Axis:
     """Find the grid of a feature, or take the given values."""
     edges = subject.model.edges
-    label, is_category = subject.names()[feature], edges.features.categories[feature] is not None
+    known = edges.features.categories[feature]
+    # Rows that are binned already may have any value of a statistic, which is a number.
+    is_category = known is not None and not (isinstance(X, Binned) and known.is_statistic)
+    label = subject.names()[feature]
     if not isinstance(wanted, int | np.integer):
         values = _given_values(wanted, label)
         deciles = None
@@ -43,8 +46,8 @@ def make_axis(
     column = read_column(edges, X, feature)
     if isinstance(column, Factor):
         return _axis_of_categories(edges, feature, column, counted, label)
-    known = column[counted].astype(np.float64)
-    values = _spaced(known[~np.isnan(known)], int(wanted), percentiles, label)
+    numbers = column[counted].astype(np.float64)
+    values = _spaced(numbers[~np.isnan(numbers)], int(wanted), percentiles, label)
     deciles = _deciles(edges, X, bins, counted, feature)
     return Axis(values, _codes_of(edges, feature, values, label), False, deciles)
 

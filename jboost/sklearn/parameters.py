@@ -43,6 +43,7 @@ class Parameters(BaseEstimator):
     base_score: Any = None
     max_bins: int | Literal["exact"] = 255
     categorical_features: Any = None
+    categorical_encoding: Literal["subsets", "ordered"] = "subsets"
     missing: float | None = np.nan
     early_stopping: bool | str = "auto"
     validation_fraction: float | int = 0.1
@@ -60,6 +61,13 @@ class Parameters(BaseEstimator):
         if not isinstance(self.early_stopping, str) or self.early_stopping != "auto":
             raise ValueError(f"early_stopping must be True, False or 'auto', got {self.early_stopping!r}")
         return has_eval_set
+
+    def _encodes_by_target(self) -> bool:
+        if self.categorical_encoding not in ("subsets", "ordered"):
+            raise ValueError(
+                f"categorical_encoding must be 'subsets' or 'ordered', got {self.categorical_encoding!r}"
+            )
+        return self.categorical_encoding == "ordered"
 
     def _spec(self, stops: bool) -> Spec:
         named: dict[str, Any] = {one.name: getattr(self, one.name) for one in dataclasses.fields(Spec)}

@@ -55,6 +55,11 @@ class JBoostRegressor(RegressorMixin, Boosting):
     categorical_features : list of str, list of int or mask, optional
         Features to treat as categories, beside the data frame columns of a category, enum or string dtype. A
         category that `fit` has not seen goes where missing values go.
+    categorical_encoding : {"subsets", "ordered"}, default "subsets"
+        How more than `max_cat_to_onehot` categories are told apart: by subsets that each split finds, or by ordered
+        target statistics, as CatBoost does: see `jboost.bin_by_target`. The prior counts for `cat_smooth` rows; a
+        category that `fit` has not seen has the prior. There is a statistic for each class of several, and for each
+        column of y. It helps where there are many categories with few rows each.
     missing : float, default NaN
         A number in X that stands for a missing value, such as -999, beside NaN; `model_` remembers it.
     early_stopping : bool or "auto", default "auto"
