@@ -31,7 +31,7 @@ def bin_by_target(
     missing: float | None = None,
     *,
     max_cat_to_onehot: int = 4,
-    prior_weight: float = 10.0,
+    prior_weight: float = 1.0,
     seed: Any = 0,
 ) -> Binned:
     """Bin the rows to be trained on, with ordered target statistics in the place of categories.
@@ -52,7 +52,7 @@ def bin_by_target(
         All categories of a column are told apart, however many.
     max_cat_to_onehot : int, default 4
         Columns of so few categories are left as they are.
-    prior_weight : float, default 10
+    prior_weight : float, default 1
         For how many rows of average weight the prior counts, which is the mean of y: against rare categories.
     seed : int or NumPy seed, default 0
         Of the permutation. Rows of weight 0 have no place in it.

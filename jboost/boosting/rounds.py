@@ -35,6 +35,7 @@ from jboost._split import Rules
 from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, grow_and_prune, take_leaves
 from jboost._tree.columns import Bins, Grouped
 from jboost.boosting.best_round import has_had_enough, improves, signed
+from jboost.boosting.ordered import Prefixes, Unseen, leaves_of_models, look_ahead, supporting_scores
 from jboost.metrics import Metric
 
 SKETCH = 2**20  # folded into the key of a round's columns, for the draw of a sketch
@@ -79,6 +80,7 @@ class Problem:
     held: Int[Array, " m"] | None = (
         None  # places of validation rows among the training rows, which score them too
     )
+    prefixes: Prefixes | None = None  # of the rows in order, where `spec` asks for ordered boosting
 
 
 @pytree
@@ -100,6 +102,7 @@ class State:
     round: Int[Array, ""]  # rounds so far, those of an initial model included
     since_best: Int[Array, ""]  # rounds since the best one
     best_metric: Float[Array, ""]  # lower is better here
+    supporting: Float[Array, "e k"] | None = None  # scores of the models of ordered boosting
 
 
 @pytree
@@ -132,7 +135,8 @@ def start(
     if problem.valid is not None and not (isinstance(first_round, int) and first_round == 0):
         best = _signed(problem, _metric(problem, valid_score))
     rounds, since_best = as_array(first_round, np.int32), as_array(0, np.int32)
-    return State(score, valid_score, key, rounds, since_best, best)
+    supporting = supporting_scores(problem.prefixes, score)
+    return State(score, valid_score, key, rounds, since_best, best, supporting)
 
 
 def step(problem: Problem, state: State) -> tuple[State, Round]:
@@ -164,15 +168,20 @@ def try_step(problem: Problem, state: State) -> Tried:
     )
     units = problem.units
     before = derivatives_by_row(loss, state.score, rows, units.h)
-    weight = _draw(problem, row_key, before.g, before.h)
-    derivatives = weighted_derivatives(before, weight, units, reduce)
+    unseen, (at, found) = None, (state.score, before)
+    if problem.prefixes is not None:  # ordered boosting
+        unseen = look_ahead(problem.prefixes, loss, state.supporting, rows, units)
+        at, found = unseen.score, unseen.of_rows
+    weight = _draw(problem, row_key, found.g, found.h)
+    to_grow = weighted_derivatives(found, weight, units, reduce)
     if spec.crosses_outputs:
-        derivatives = with_cross(derivatives, loss, state.score, rows, weight, units, reduce)
+        to_grow = with_cross(to_grow, loss, at, rows, weight, units, reduce)
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
     allowed = sample_columns(
         column_key, problem.usable, *shares, spec.max_depth, problem.feature_weight, problem.draws
     )
-    tree, leaf = kept(_grow(problem, allowed, derivatives, weight > 0, column_key))
+    tree, leaf = kept(_grow(problem, allowed, to_grow, weight > 0, column_key))
+    derivatives = to_grow if unseen is None else weighted_derivatives(before, weight, units, reduce)
     penalties = units.for_leaves(hyper)
     leaves = Leaves(
         loss, state.score, rows, weight, leaf, spec.n_leaves, penalties, derivatives, reduce, units
@@ -182,9 +191,23 @@ def try_step(problem: Problem, state: State) -> Tried:
     leaf_value, rises = _fill(leaves, before, mean_loss, cover[1], state.round, problem.shortens)
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value, score)
+    sound = _is_sound(derivatives)
+    if unseen is not None:
+        supporting, rises_there = _move_models(problem, state.round, unseen, leaves, mean_loss)
+        state = dataclasses.replace(state, supporting=supporting)
+        rises, sound = rises | rises_there, sound & _is_sound(to_grow)
     new = _remember(problem, state, score, valid_score, metric)
-    result = Round(tree, leaf_value, *cover, mean_loss, metric)
-    return Tried(new, result, rises, _is_sound(derivatives))
+    return Tried(new, Round(tree, leaf_value, *cover, mean_loss, metric), rises, sound)
+
+
+def _move_models(
+    problem: Problem, n_rounds: Array, unseen: Unseen, leaves: Leaves, mean_loss: Float[Array, ""]
+) -> tuple[Float[Array, "e k"], Bool[Array, ""]]:
+    """Move the scores of the supporting models by the tree of the round, with leaf values of their own."""
+    own = leaves_of_models(problem.prefixes, unseen, leaves)
+    _, count = leaf_cover(own, drawn_by_hyper=False)
+    value, rises = _fill(own, unseen.before, mean_loss, count, n_rounds, problem.shortens)
+    return own.score + take_leaves(value, own.leaf), rises
 
 
 def _is_sound(derivatives: Derivatives) -> Bool[Array, ""]:
@@ -356,4 +379,5 @@ def _remember(problem: Problem, state: State, score: Array, valid_score: Array, 
     better = improves(loss, state.best_metric, problem.hyper.tol) & ~is_finished(problem, state)
     since_best = jnp.where(better, 0, state.since_best + 1)
     best = jnp.where(better, loss, state.best_metric)
-    return State(score, valid_score, state.key, state.round + 1, since_best, jax.lax.stop_gradient(best))
+    best = jax.lax.stop_gradient(best)
+    return State(score, valid_score, state.key, state.round + 1, since_best, best, state.supporting)

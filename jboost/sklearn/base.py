@@ -272,7 +272,7 @@ class Boosting(Reading, Parameters):
             of_target = self._target_numbers(target)
             numbers = np.zeros((counted.size, of_target.shape[1]))
             numbers[number] = of_target
-            by_target = ByTarget(numbers, self.cat_smooth, self.max_cat_to_onehot, seed)
+            by_target = ByTarget(numbers, self.categorical_prior, self.max_cat_to_onehot, seed)
             data = self._bin(given.X, edge_weight, None, by_target)
         else:
             data = self._bin(given.X, edge_weight, None if start is None else start.model.edges)

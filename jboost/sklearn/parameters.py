@@ -28,6 +28,7 @@ class Parameters(BaseEstimator):
     sketch: str = Spec.sketch
     post_prune: bool = Spec.post_prune
     n_candidates: int | None = Spec.n_candidates
+    boosting_type: str = Spec.boosting_type
     learning_rate: float = Hyper.learning_rate
     reg_lambda: float = Hyper.reg_lambda
     reg_alpha: float = Hyper.reg_alpha
@@ -44,6 +45,7 @@ class Parameters(BaseEstimator):
     max_bins: int | Literal["exact"] = 255
     categorical_features: Any = None
     categorical_encoding: Literal["subsets", "ordered"] = "subsets"
+    categorical_prior: float = 1.0
     missing: float | None = np.nan
     early_stopping: bool | str = "auto"
     validation_fraction: float | int = 0.1

@@ -179,6 +179,8 @@ def prepared(
 
     And the base score, if one is given.
     """
+    if spec.boosting_type == "ordered":
+        raise ValueError("spec.boosting_type must be 'plain' where fits run side by side, got 'ordered'")
     strictest = min(settings, key=lambda one: (float(one.colsample_bynode), float(one.subsample)))
     plain = dataclasses.replace(spec, n_iter_no_change=None)
     posed = pose(loss, data, y, spec=plain, hyper=strictest, **options)
