@@ -21,7 +21,7 @@ MultiOutput = Literal["vector", "separate"]
 Penalties = Literal["relative", "absolute"]
 SplitHessian = Literal["diagonal", "full"]
 Sketch = Literal["projection", "top"]
-BoostingType = Literal["plain", "ordered"]
+BoostingType = Literal["plain", "ordered", "crossed"]
 LARGEST = 2**31 - 1  # counts are int32
 MAX_DEPTH = 16  # a depthwise tree of this depth has 65,535 split slots
 
@@ -70,11 +70,12 @@ class Spec:
         Bins of a feature that are proposed anew for each tree, at least 2: bins of the data are joined to these at
         weighted quantiles, the weights being the second derivatives of the rows drawn (approximate split finding with a
         local proposal: Chen and Guestrin 2016, section 3.2). Categories are not joined. None tries every bin.
-    boosting_type : {"plain", "ordered"}
-        Whether the gradient of a row that trees are grown by is that at the score of the model, or at that of a supporting
-        model which has never seen the row, made of the rows before it in a random order (ordered boosting: Prokhorenkova
-        et al. 2018). Leaf values of the model are made of all rows in either. It takes about three times the memory of
-        scores, targets and gradients, and is for losses of one row with `Newton` leaves, fitted anew on one device.
+    boosting_type : {"plain", "ordered", "crossed"}
+        At which score a row has the gradient that trees are grown by: that of the model ("plain"), or that of a
+        supporting model which has never learned from the row: from rows before it in a random order ("ordered":
+        Prokhorenkova et al. 2018, algorithm 2), or from the other four of five folds ("crossed"). Leaf values of the
+        model are made of all rows, as ever. These take three and five times the memory of scores, targets and gradients,
+        and are for losses of one row with `Newton` leaves, fitted anew on one device.
 
     Examples
     --------

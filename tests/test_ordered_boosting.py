@@ -31,62 +31,70 @@ def order_of(key: jax.Array, n: int) -> np.ndarray:
     return np.argsort(np.asarray(jax.random.bits(jax.random.fold_in(key, ORDER), (n,))), kind="stable")
 
 
-def twin(codes, y, weight, loss, order, base, n_rounds, settings):
-    """Boost with a model for each power of two, each scoring all rows: algorithm 2 of the paper, in plain loops."""
-    n, k = len(y), len(base)
+def supporting(kind: str, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Say which rows each model learns from, and which model a row has its gradient at."""
     place = np.argsort(order)
-    n_learned = [0, *(2**j for j in range(int(np.ceil(np.log2(n)))))]
-    models = {m: np.tile(base, (n, 1)) for m in n_learned}
-    of_row = [max(m for m in n_learned if m <= p) for p in place]
-    score, trees = np.tile(base, (n, 1)), []
+    if kind == "crossed":
+        return (place % 5)[None] != np.arange(5)[:, None], place % 5
+    most = np.array([0, *(2**j for j in range(int(np.ceil(np.log2(len(order))))))])
+    return place[None] < most[:, None], np.searchsorted(most, place, "right") - 1
+
+
+def twin(codes, y, weight, loss, learns, own, base, n_rounds, settings):
+    """Boost with models that each learn from some rows and score all, in plain loops (algorithm 2 of the paper)."""
+    rows = np.arange(len(y))
+    models, score, trees = np.tile(base, (len(learns), len(y), 1)), np.tile(base, (len(y), 1)), []
+
+    def derivatives(score):
+        return [part * weight[:, None] for part in loss(score, y[:, None])]
+
+    def moved(score, leaf, learned):
+        (g, h), found = derivatives(score), np.zeros((2**settings.max_depth, 1))
+        for one in range(len(found)):
+            mine = learned & (leaf == one)
+            found[one] = nano.leaf_value(g[mine].sum(axis=0), h[mine].sum(axis=0), settings)
+        return found
+
     for _ in range(n_rounds):
-        unseen = np.stack([models[m][i] for i, m in enumerate(of_row)])
-        g, h = (part * weight[:, None] for part in loss(unseen, y[:, None]))
+        g, h = derivatives(models[own, rows])
         tree = nano.grow_tree(codes, g, h, weight, int(codes.max()) + 1, (), settings)
         leaf = nano.leaf_of(tree, codes)
-
-        def values(score, learned, leaf=leaf):
-            found = np.zeros((2**settings.max_depth, k))
-            g, h = (part * weight[:, None] for part in loss(score, y[:, None]))
-            for one in range(len(found)):
-                mine = learned & (leaf == one)
-                found[one] = nano.leaf_value(g[mine].sum(axis=0), h[mine].sum(axis=0), settings)
-            return found
-
-        trees.append(nano.Tree(tree.splits, values(score, np.ones(n, bool))))
+        trees.append(nano.Tree(tree.splits, moved(score, leaf, np.ones(len(y), bool))))
         score = score + trees[-1].leaf_value[leaf]
-        models = {m: one + values(one, place < m)[leaf] for m, one in models.items()}
-    return trees, score, np.stack([models[m][i] for i, m in enumerate(of_row)])
+        models = np.stack(
+            [one + moved(one, leaf, mine)[leaf] for one, mine in zip(models, learns, strict=True)]
+        )
+    return trees, score, models[own, rows]
 
 
-@pytest.mark.parametrize(("name", "policy"), [("squared_error", "symmetric"), ("logistic", "depthwise")])
-def test_equals_a_loop_over_prefixes(name, policy):
+@pytest.mark.parametrize(
+    ("kind", "name", "policy"),
+    [("ordered", "squared_error", "symmetric"), ("crossed", "logistic", "depthwise")],
+)
+def test_equals_a_loop_over_models(kind, name, policy):
     X, y, weight = rows()
     y = (y > 0).astype(np.float32) if name == "logistic" else y
     data, key = jboost.bin_features(X), jax.random.key(5)
-    spec = dataclasses.replace(SPEC, grow_policy=policy, penalties="absolute")
+    spec = dataclasses.replace(SPEC, grow_policy=policy, penalties="absolute", boosting_type=kind)
     problem, state = boosting.init(
         getattr(losses, name), data, y, spec=spec, hyper=HYPER, sample_weight=weight, key=key
     )
-    base = np.asarray(problem.base, float)
     settings = nano.Settings(max_depth=2, grow_policy=policy, learning_rate=0.4)
     trees, score, unseen = twin(
         np.asarray(data.bins).astype(int), y.astype(float), weight, getattr(nano, name),
-        order_of(key, N), base, 4, settings,
+        *supporting(kind, order_of(key, N)), np.asarray(problem.base, float), 4, settings,
     )  # fmt: skip
     step, made = jax.jit(boosting.step), []
     for _ in trees:
         state, one = step(problem, state)
         made.append(one)
     for one, expected in zip(made, trees, strict=True):
-        splits = [split for level in expected.splits for split in level]
-        gains = np.array([split.gain for split in splits])
-        np.testing.assert_array_equal(
-            np.asarray(one.tree.feature)[gains > 0], [s.feature for s in splits if s.gain > 0]
-        )
+        splits = [split for level in expected.splits for split in level if split.gain > 0]
+        chosen = np.asarray(one.tree.feature)[np.asarray(one.tree.gain) > 0]
+        np.testing.assert_array_equal(chosen, [split.feature for split in splits])
         np.testing.assert_allclose(one.leaf_value, expected.leaf_value, rtol=2e-5, atol=2e-6)
     np.testing.assert_allclose(state.score[:N], score, rtol=2e-5, atol=2e-6)
-    np.testing.assert_allclose(state.supporting[problem.prefixes.own][:N], unseen, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(state.supporting[problem.supporting.own][:N], unseen, rtol=2e-5, atol=2e-6)
 
 
 def test_no_row_moves_the_scores_at_which_it_and_those_before_it_are_differentiated():
@@ -101,7 +109,7 @@ def test_no_row_moves_the_scores_at_which_it_and_those_before_it_are_differentia
     @jax.jit
     def scores(y):
         moved = dataclasses.replace(problem, train=dataclasses.replace(problem.train, y=y))
-        return boosting.step(moved, state)[0].supporting[problem.prefixes.own][:N, 0]
+        return boosting.step(moved, state)[0].supporting[problem.supporting.own][:N, 0]
 
     slope = np.asarray(jax.jit(jax.jacobian(scores))(problem.train.y))[:, :N]  # splits carry no derivative
     assert slope.shape == (N, N) and size >= N

@@ -1,10 +1,13 @@
-"""Ordered boosting: the gradient of a row is taken at a score that no tree has learned from that row.
+"""Gradients at scores that no tree has learned from the row: ordered and cross-fitted boosting.
 
-The rows are put in a random order. Supporting model l learns, in each round, leaf values for the tree of that round
-from the first 2^(l-1) rows of the order (model 0 from none), and scores the rows up to place 2^l. The row at place p has
-its gradient at the score of the model that has seen no row from p on: the last one made of at most p rows before it.
+Beside the model there are supporting models. They share the tree of each round, and have leaf values of their own, which
+each learns from some of the rows; a row has its gradient at the score of one that does not learn from it.
 
-The scores of all models lie in one array, model after model, of n - 1 + 2^ceil(log2 n) entries for n rows: less than 3 n.
+Ordered: the rows are put in a random order. Model l learns from the first 2^(l-1) rows (model 0 from none) and scores
+the rows up to place 2^l; a row is told by the last model that knows none but rows before it. That makes n - 1 +
+2^ceil(log2 n) scores for n rows, less than 3 n.
+
+Crossed: the rows are dealt to `FOLDS` folds. Each model learns from the rows outside of its fold and scores all rows.
 """
 
 from __future__ import annotations
@@ -24,11 +27,12 @@ from jboost._objective.rows import Rows, take_rows
 from jboost._objective.units import Units
 from jboost._runtime.typing import as_array, is_traced, pytree, static_field
 
+FOLDS = 5
 ORDER = 2**31 - 1  # folded into the key of a fit, for the order of its rows
 
 
 @pytree
-class Prefixes:
+class Supporting:
     """Which rows the supporting models score and learn from, entry by entry, and where each row's own score lies."""
 
     row: Int[Array, " e"]
@@ -48,8 +52,8 @@ class Unseen(NamedTuple):
     of_rows: Expansion  # there
 
 
-def check_ordered(loss: Any, continues: bool, divided: bool) -> None:
-    """Raise where a fit cannot be in order."""
+def check_supported(boosting_type: str, loss: Any, continues: bool, divided: bool) -> None:
+    """Raise where a fit can have no supporting models."""
     reason = None
     if loss.needs_all_rows:
         reason = f"for a loss of one row, got a {type(loss).__name__}"
@@ -60,15 +64,27 @@ def check_ordered(loss: Any, continues: bool, divided: bool) -> None:
     elif divided:
         reason = "for rows on one device: build the C++ library, or use one CPU device"
     if reason is not None:
-        raise ValueError(f"boosting_type='ordered' is {reason}")
+        raise ValueError(f"boosting_type={boosting_type!r} is {reason}")
 
 
-def prefixes_of(key: Array, n_rows: int, n_padded: int) -> Prefixes:
+def supporting_models(boosting_type: str, key: Array, n_rows: int, n_padded: int) -> Supporting:
     """Draw an order of the rows, and lay out what the models learn and score; the padding comes last."""
     bits = jax.random.bits(jax.random.fold_in(key, ORDER), (n_rows,))
     numpy = jnp if is_traced(bits) else np  # on the host, a new shape costs no compilation
     order = numpy.argsort(numpy.asarray(bits), stable=True).astype(np.int32)
     order = numpy.concatenate([order, np.arange(n_rows, n_padded, dtype=np.int32)])
+    lay_out = _prefixes if boosting_type == "ordered" else _folds
+    place, model, learns, entry, n_models = lay_out(n_rows, n_padded)
+    if numpy is np:
+        own = np.empty(n_padded, np.int32)
+        own[order] = entry
+    else:
+        own = jnp.zeros(n_padded, jnp.int32).at[order].set(entry.astype(np.int32))
+    return Supporting(*map(as_array, (order[place], model.astype(np.int32), learns, own)), n_models)
+
+
+def _prefixes(n_rows: int, n_padded: int) -> tuple[Any, ...]:
+    """Return place in the order and model of each entry, whether it learns, the entry of each place, and the number."""
     n_models, n_used = (1 + (n - 1).bit_length() for n in (n_padded, n_rows))
     sizes = np.minimum(2 ** np.arange(n_models), n_padded)
     start = np.cumsum(sizes) - sizes
@@ -77,40 +93,45 @@ def prefixes_of(key: Array, n_rows: int, n_padded: int) -> Prefixes:
     learns = (place < 2**model // 2) & (model < n_used)  # nothing depends on how many rows are padding
     every = np.arange(n_padded)
     own_model = np.searchsorted(2 ** np.arange(n_models), every, "right")
-    entry = (start[own_model] + every).astype(np.int32)
-    if numpy is np:
-        own = np.empty(n_padded, np.int32)
-        own[order] = entry
-    else:
-        own = jnp.zeros(n_padded, jnp.int32).at[order].set(entry)
-    model = model.astype(np.int32)
-    return Prefixes(*map(as_array, (order[place], model, learns, own)), n_models)
+    return place, model, learns, start[own_model] + every, n_models
 
 
-def supporting_scores(prefixes: Prefixes | None, score: Float[Array, "n k"]) -> Float[Array, "e k"] | None:
+def _folds(n_rows: int, n_padded: int) -> tuple[Any, ...]:
+    """Return the same where every model scores every row."""
+    every = np.arange(n_padded)
+    place, model = np.tile(every, FOLDS), np.repeat(np.arange(FOLDS), n_padded)
+    learns = (place % FOLDS != model) & (place < n_rows)
+    return place, model, learns, every % FOLDS * n_padded + every, FOLDS
+
+
+def supporting_scores(models: Supporting | None, score: Float[Array, "n k"]) -> Float[Array, "e k"] | None:
     """Return the scores of the models before the first tree."""
-    return None if prefixes is None else take_rows(score, prefixes.row)
+    if models is None:
+        return None
+    if is_traced(models, score):
+        return score[models.row]
+    return as_array(np.asarray(score)[np.asarray(models.row)])  # an operation of JAX would be compiled
 
 
 def look_ahead(
-    prefixes: Prefixes, loss: Any, supporting: Float[Array, "e k"], rows: Rows, units: Units
+    models: Supporting, loss: Any, supporting: Float[Array, "e k"], rows: Rows, units: Units
 ) -> Unseen:
     """Differentiate the loss at the scores of the supporting models."""
-    weight = jnp.where(prefixes.learns, rows.weight[prefixes.row], 0)
-    entries = Rows(take_rows(rows.y, prefixes.row), weight)
+    weight = jnp.where(models.learns, rows.weight[models.row], 0)
+    entries = Rows(take_rows(rows.y, models.row), weight)
     before = derivatives_by_row(loss, supporting, entries, units.h)
-    of_rows = Expansion(*take_rows(tuple(before), prefixes.own))
-    return Unseen(entries, supporting, before, supporting[prefixes.own], of_rows)
+    of_rows = Expansion(*take_rows(tuple(before), models.own))
+    return Unseen(entries, supporting, before, supporting[models.own], of_rows)
 
 
-def leaves_of_models(prefixes: Prefixes, unseen: Unseen, leaves: Leaves) -> Leaves:
+def leaves_of_models(models: Supporting, unseen: Unseen, leaves: Leaves) -> Leaves:
     """Return the entries in the leaves of their models, those of model l after those of l - 1.
 
     `leaves` are those of the rows, which the entries share, as they share the rows that were drawn.
     """
-    row, units = prefixes.row, leaves.units
-    weight = jnp.where(prefixes.learns, leaves.weight[row], 0)
-    first = leaves.n_leaves * prefixes.model
+    row, units = models.row, leaves.units
+    weight = jnp.where(models.learns, leaves.weight[row], 0)
+    first = leaves.n_leaves * models.model
     leaf = leaves.leaf[row] + (first if leaves.leaf.ndim == 1 else first[:, None])
     return dataclasses.replace(
         leaves,
@@ -118,6 +139,6 @@ def leaves_of_models(prefixes: Prefixes, unseen: Unseen, leaves: Leaves) -> Leav
         rows=unseen.entries,
         weight=weight,
         leaf=leaf,
-        n_leaves=leaves.n_leaves * prefixes.n_models,
+        n_leaves=leaves.n_leaves * models.n_models,
         derivatives=weighted_derivatives(unseen.before, weight, units),
     )

@@ -35,7 +35,7 @@ from jboost._split import Rules
 from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, grow_and_prune, take_leaves
 from jboost._tree.columns import Bins, Grouped
 from jboost.boosting.best_round import has_had_enough, improves, signed
-from jboost.boosting.ordered import Prefixes, Unseen, leaves_of_models, look_ahead, supporting_scores
+from jboost.boosting.ordered import Supporting, Unseen, leaves_of_models, look_ahead, supporting_scores
 from jboost.metrics import Metric
 
 SKETCH = 2**20  # folded into the key of a round's columns, for the draw of a sketch
@@ -80,7 +80,7 @@ class Problem:
     held: Int[Array, " m"] | None = (
         None  # places of validation rows among the training rows, which score them too
     )
-    prefixes: Prefixes | None = None  # of the rows in order, where `spec` asks for ordered boosting
+    supporting: Supporting | None = None  # models, where `spec.boosting_type` asks for some
 
 
 @pytree
@@ -102,7 +102,7 @@ class State:
     round: Int[Array, ""]  # rounds so far, those of an initial model included
     since_best: Int[Array, ""]  # rounds since the best one
     best_metric: Float[Array, ""]  # lower is better here
-    supporting: Float[Array, "e k"] | None = None  # scores of the models of ordered boosting
+    supporting: Float[Array, "e k"] | None = None  # scores of the supporting models
 
 
 @pytree
@@ -135,7 +135,7 @@ def start(
     if problem.valid is not None and not (isinstance(first_round, int) and first_round == 0):
         best = _signed(problem, _metric(problem, valid_score))
     rounds, since_best = as_array(first_round, np.int32), as_array(0, np.int32)
-    supporting = supporting_scores(problem.prefixes, score)
+    supporting = supporting_scores(problem.supporting, score)
     return State(score, valid_score, key, rounds, since_best, best, supporting)
 
 
@@ -169,8 +169,8 @@ def try_step(problem: Problem, state: State) -> Tried:
     units = problem.units
     before = derivatives_by_row(loss, state.score, rows, units.h)
     unseen, (at, found) = None, (state.score, before)
-    if problem.prefixes is not None:  # ordered boosting
-        unseen = look_ahead(problem.prefixes, loss, state.supporting, rows, units)
+    if problem.supporting is not None:  # gradients come from supporting models
+        unseen = look_ahead(problem.supporting, loss, state.supporting, rows, units)
         at, found = unseen.score, unseen.of_rows
     weight = _draw(problem, row_key, found.g, found.h)
     to_grow = weighted_derivatives(found, weight, units, reduce)
@@ -204,7 +204,7 @@ def _move_models(
     problem: Problem, n_rounds: Array, unseen: Unseen, leaves: Leaves, mean_loss: Float[Array, ""]
 ) -> tuple[Float[Array, "e k"], Bool[Array, ""]]:
     """Move the scores of the supporting models by the tree of the round, with leaf values of their own."""
-    own = leaves_of_models(problem.prefixes, unseen, leaves)
+    own = leaves_of_models(problem.supporting, unseen, leaves)
     _, count = leaf_cover(own, drawn_by_hyper=False)
     value, rises = _fill(own, unseen.before, mean_loss, count, n_rounds, problem.shortens)
     return own.score + take_leaves(value, own.leaf), rises
