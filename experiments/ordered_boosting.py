@@ -2,12 +2,12 @@
 
     python -m experiments.ordered_boosting FOLDER [--draws N] [--markdown FILE]
 
-FOLDER (or the environment variable JBOOST_DATA) holds the data sets' loader `suite.py`. Of the numeric columns of each
-set so many rows are drawn to train on, a quarter as many to stop by (50 rounds after the best, 1,000 at most), and up to
-5,000 others to test. Trees of depth 6, learning rate 0.1, all on the same rows; the loss is that of the test rows at the
-best round. A number is the median over draws of the rows of the loss against that of plain boosting; in brackets, in how
-many draws it was less, and the median number of trees. CatBoost, if it is installed, is compared with its own plain
-boosting at the same numbers. The time of a round is in rounds of plain boosting, the median of three fits of 50 rounds.
+FOLDER (or the environment variable JBOOST_DATA) holds the data sets' loader `suite.py`. Of the numeric columns of a set
+so many rows are drawn to train on, a quarter as many to stop by (50 rounds after the best, 1,000 at most), and up to
+5,000 others to test. Trees of depth 6, learning rate 0.1, all on the same rows; the loss is that of the test rows at
+the best round. A number is the median over draws of the rows of the loss against that of plain boosting; in brackets,
+in how many draws it was less, and the median number of trees. CatBoost, if it is installed, is compared with its own
+plain boosting at the same numbers. The time of a round is in rounds of plain boosting, the median of three fits of 50.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def by_catboost(data: Any, parts: tuple[Part, Part, Part], kind: str) -> tuple[f
 
     train, stop, test = parts
     is_class = data.task != "regression"
-    model = (catboost.CatBoostClassifier if is_class else catboost.CatBoostRegressor)(
+    kind_of_model: Any = catboost.CatBoostClassifier if is_class else catboost.CatBoostRegressor
+    model = kind_of_model(
         iterations=1000, learning_rate=0.1, depth=6, boosting_type=kind.capitalize(), early_stopping_rounds=50,
         random_seed=0, thread_count=2, verbose=False, allow_writing_files=False,
     )  # fmt: skip
@@ -118,7 +119,10 @@ def line(data: Any, n: int, n_draws: int, has_catboost: bool, progress: tqdm) ->
         return f"{100 * (np.median(ratio) - 1):+.1f} % ({(ratio < 1).sum()} of {n_draws}; {trees:.0f})"
 
     trees = np.median([n_trees for _, n_trees in found["plain"]])
-    cells = [f"{np.median(losses['plain']):.4f} ({trees:.0f})", *(against(kind, "plain") for kind in KINDS[1:])]
+    cells = [
+        f"{np.median(losses['plain']):.4f} ({trees:.0f})",
+        *(against(kind, "plain") for kind in KINDS[1:]),
+    ]
     cells += [against("CatBoost ordered", "CatBoost plain")] if has_catboost else []
     cells += [f"{slower(data, draws[0][0], kind):.1f}" for kind in KINDS[1:]]
     return f"| {data.name} | {n} | " + " | ".join(cells) + " |"
@@ -143,8 +147,10 @@ def main() -> None:
     with tqdm(total=len(options.only) * len(options.sizes) * options.draws, desc="draws") as progress:
         for name in options.only:
             data = suite.load(name)
-            found = [line(data, n, options.draws, has_catboost, progress) for n in options.sizes]
-            lines += [one for one in found if one is not None]
+            for n in options.sizes:
+                found = line(data, n, options.draws, has_catboost, progress)
+                lines += [] if found is None else [found]
+                tqdm.write(str(found))
     text = "\n".join(lines)
     print(text)
     if options.markdown:

@@ -74,8 +74,8 @@ class Spec:
         At which score a row has the gradient that trees are grown by: that of the model ("plain"), or that of a
         supporting model which has never learned from the row: from rows before it in a random order ("ordered":
         Prokhorenkova et al. 2018, algorithm 2), or from the other four of five folds ("crossed"). Leaf values of the
-        model are made of all rows, as ever. These take three and five times the memory of scores, targets and gradients,
-        and are for losses of one row with `Newton` leaves, fitted anew on one device.
+        model are made of all rows, as ever. These take up to three, and five, times the memory of scores, targets and
+        gradients, and are for losses of one row with `Newton` leaves, fitted anew on one device.
 
     Examples
     --------

@@ -188,7 +188,12 @@ def _host_codes(edges: BinEdges, table: Table, order: Sequence[int]) -> UInt[np.
     exact, upper = edges.exact, edges.upper
     bins = empty_for_device((edges.n_features, table.shape[0]), edges.code_dtype)
     remaining: Sequence[int] = range(edges.n_features)
-    if table.matrix is not None and edges.features.source is None and bins.itemsize <= native.WIDEST and native.can_bin(table.matrix):
+    if (
+        table.matrix is not None
+        and edges.features.source is None
+        and bins.itemsize <= native.WIDEST
+        and native.can_bin(table.matrix)
+    ):
         # An array has no names, so its columns are in order. Those with categories are written over below.
         sorted_edges = upper if table.matrix.dtype == np.float32 else exact
         native.fill_codes(table.matrix, sorted_edges, bins, native.ALL_THREADS)

@@ -144,7 +144,9 @@ def _rows(y: Any, sample_weight: Any, n: int, prior_weight: Any, seed: Any) -> _
     order = np.random.default_rng(seed).permutation(counted.size)
     same = (weight == weight[0]).all()
     prior = np.average(target, axis=0, weights=weight)
-    return _Rows(target, counted, in_average_rows(weight), None if same else weight, order, prior, float(prior_weight))
+    return _Rows(
+        target, counted, in_average_rows(weight), None if same else weight, order, prior, float(prior_weight)
+    )
 
 
 def _n_categories(factor: Factor, rows: _Rows) -> int:

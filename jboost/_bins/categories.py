@@ -21,8 +21,8 @@ class Categories:
     """The known values of a categorical feature, in order, and the bin code of each.
 
     Codes follow the order of the values (numbers before strings), so they depend neither on the order of the
-    rows nor on pandas' own codes; or they are the bins of a target statistic, which a split cuts as it does numbers. The
-    hash is kept, because JAX takes it at every call of a compiled function.
+    rows nor on pandas' own codes; or they are the bins of a target statistic, which a split cuts as it does numbers.
+    The hash is kept, because JAX takes it at every call of a compiled function.
     """
 
     values: tuple[Category, ...]

@@ -1,7 +1,7 @@
 """Gradients at scores that no tree has learned from the row: ordered and cross-fitted boosting.
 
-Beside the model there are supporting models. They share the tree of each round, and have leaf values of their own, which
-each learns from some of the rows; a row has its gradient at the score of one that does not learn from it.
+Beside the model there are supporting models. They share the tree of each round, and have leaf values of their own,
+which each learns from some of the rows; a row has its gradient at the score of one that does not learn from it.
 
 Ordered: the rows are put in a random order. Model l learns from the first 2^(l-1) rows (model 0 from none) and scores
 the rows up to place 2^l; a row is told by the last model that knows none but rows before it. That makes n - 1 +
@@ -45,6 +45,7 @@ class Supporting:
 class Unseen(NamedTuple):
     """The loss around the scores of the supporting models, and of each row around its own."""
 
+    models: Supporting
     entries: Rows
     supporting: Float[Array, "e k"]  # the scores of the entries
     before: Expansion  # there
@@ -80,7 +81,8 @@ def supporting_models(boosting_type: str, key: Array, n_rows: int, n_padded: int
         own[order] = entry
     else:
         own = jnp.zeros(n_padded, jnp.int32).at[order].set(entry.astype(np.int32))
-    return Supporting(*map(as_array, (order[place], model.astype(np.int32), learns, own)), n_models)
+    row, model, learns, own = map(as_array, (order[place], model.astype(np.int32), learns, own))
+    return Supporting(row, model, learns, own, n_models)
 
 
 def _prefixes(n_rows: int, n_padded: int) -> tuple[Any, ...]:
@@ -121,15 +123,16 @@ def look_ahead(
     entries = Rows(take_rows(rows.y, models.row), weight)
     before = derivatives_by_row(loss, supporting, entries, units.h)
     of_rows = Expansion(*take_rows(tuple(before), models.own))
-    return Unseen(entries, supporting, before, supporting[models.own], of_rows)
+    return Unseen(models, entries, supporting, before, supporting[models.own], of_rows)
 
 
-def leaves_of_models(models: Supporting, unseen: Unseen, leaves: Leaves) -> Leaves:
+def leaves_of_models(unseen: Unseen, leaves: Leaves) -> Leaves:
     """Return the entries in the leaves of their models, those of model l after those of l - 1.
 
     `leaves` are those of the rows, which the entries share, as they share the rows that were drawn.
     """
-    row, units = models.row, leaves.units
+    models, units = unseen.models, leaves.units
+    row = models.row
     weight = jnp.where(models.learns, leaves.weight[row], 0)
     first = leaves.n_leaves * models.model
     leaf = leaves.leaf[row] + (first if leaves.leaf.ndim == 1 else first[:, None])

@@ -168,10 +168,8 @@ def try_step(problem: Problem, state: State) -> Tried:
     )
     units = problem.units
     before = derivatives_by_row(loss, state.score, rows, units.h)
-    unseen, (at, found) = None, (state.score, before)
-    if problem.supporting is not None:  # gradients come from supporting models
-        unseen = look_ahead(problem.supporting, loss, state.supporting, rows, units)
-        at, found = unseen.score, unseen.of_rows
+    unseen = _unseen(problem, loss, state)
+    at, found = (state.score, before) if unseen is None else (unseen.score, unseen.of_rows)
     weight = _draw(problem, row_key, found.g, found.h)
     to_grow = weighted_derivatives(found, weight, units, reduce)
     if spec.crosses_outputs:
@@ -200,11 +198,18 @@ def try_step(problem: Problem, state: State) -> Tried:
     return Tried(new, Round(tree, leaf_value, *cover, mean_loss, metric), rises, sound)
 
 
+def _unseen(problem: Problem, loss: Any, state: State) -> Unseen | None:
+    """Differentiate at the scores of the supporting models, if there are any."""
+    if problem.supporting is None or state.supporting is None:
+        return None
+    return look_ahead(problem.supporting, loss, state.supporting, problem.train, problem.units)
+
+
 def _move_models(
     problem: Problem, n_rounds: Array, unseen: Unseen, leaves: Leaves, mean_loss: Float[Array, ""]
 ) -> tuple[Float[Array, "e k"], Bool[Array, ""]]:
     """Move the scores of the supporting models by the tree of the round, with leaf values of their own."""
-    own = leaves_of_models(problem.supporting, unseen, leaves)
+    own = leaves_of_models(unseen, leaves)
     _, count = leaf_cover(own, drawn_by_hyper=False)
     value, rises = _fill(own, unseen.before, mean_loss, count, n_rounds, problem.shortens)
     return own.score + take_leaves(value, own.leaf), rises

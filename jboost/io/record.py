@@ -43,10 +43,7 @@ def to_record(model: Ensemble) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     features = model.edges.features
     record = {
         "names": None if features.names is None else list(features.names),
-        "categories": [
-            None if known is None else _categories_entry(known)
-            for known in features.categories
-        ],
+        "categories": [None if known is None else _categories_entry(known) for known in features.categories],
         "n_codes": model.edges.n_codes,
         "max_bins": model.edges.max_bins,
         **({} if features.missing is None else {"missing": features.missing}),

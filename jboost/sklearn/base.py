@@ -268,7 +268,9 @@ class Boosting(Reading, Parameters):
         number = np.flatnonzero(counted)
         edge_weight = np.zeros(counted.size)
         edge_weight[number[train]] = weight[train]
-        if self._encodes_by_target() and (start is None or is_warm):  # a warm start goes on with the same rows
+        if self._encodes_by_target() and (
+            start is None or is_warm
+        ):  # a warm start goes on with the same rows
             of_target = self._target_numbers(target)
             numbers = np.zeros((counted.size, of_target.shape[1]))
             numbers[number] = of_target

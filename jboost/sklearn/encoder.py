@@ -66,9 +66,9 @@ class OrderedTargetEncoder(TransformerMixin, BaseEstimator):
     Each column of X becomes one column, or k of them beside each other: for k > 2 classes the share of each, for k
     columns of y the mean of each.
 
-    For a permutation, the value of a row depends neither on its own target nor on those of later rows, but by the prior.
-    The mean over all permutations is a function of the other rows of the category: the larger the target of a row, the
-    smaller its value, compared to the rest of the category.
+    For a permutation, the value of a row depends neither on its own target nor on those of later rows, but by the
+    prior. The mean over all permutations is a function of the other rows of the category: the larger the target of a
+    row, the smaller its value, compared to the rest of the category.
 
     References
     ----------
@@ -173,12 +173,12 @@ class OrderedTargetEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if input_features is None:
-            given = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
+            given = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(self.categories_))])
         else:
             given = list(input_features)
-        if len(given) != self.n_features_in_:
+        if len(given) != len(self.categories_):
             raise ValueError(
-                f"input_features must have length {self.n_features_in_}, that of the columns of fit, got {len(given)}"
+                f"input_features must have length {len(self.categories_)}, that of the columns of fit, got {len(given)}"
             )
         k = self.prior_.size
         of_each = range(k) if self.classes_ is None else self.classes_

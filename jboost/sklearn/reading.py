@@ -64,8 +64,14 @@ class Reading(Fitted):
             given = self.max_bins, weight, self.categorical_features, self.missing
             if by_target is None:
                 return bin_features(X, *given[:3], missing=self.missing)
-            y, *more = by_target
-            return bin_by_target(X, y, *given, **dict(zip(ByTarget._fields[1:], more, strict=True)))
+            return bin_by_target(
+                X,
+                by_target.y,
+                *given,
+                max_cat_to_onehot=by_target.max_cat_to_onehot,
+                prior_weight=by_target.prior_weight,
+                seed=by_target.seed,
+            )
         except (TypeError, ValueError) as error:
             if edges is not None:
                 raise type(error)(
