@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import TargetEncoder

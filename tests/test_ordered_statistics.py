@@ -207,7 +207,8 @@ def test_rows_held_out_are_told_by_the_others_and_a_warm_start_goes_on():
 
 def test_the_encoder_gives_the_same_statistics():
     category, target, _, weight = rows()
-    X = np.where(category < 0, None, category.astype(object))[:, None]
+    X = category.astype(object)[:, None]
+    X[category < 0] = None
     encoder = OrderedTargetEncoder(prior_weight=2.0, random_state=0)
     found = encoder.fit_transform(X, target[:, 0], weight)
     order = np.random.RandomState(0).permutation(N)
@@ -251,6 +252,13 @@ def test_what_does_not_fit_is_refused():
         bin_by_target(X, y[1:])
     with pytest.raises(ValueError, match="prior_weight must be finite and at least 0"):
         bin_by_target(X, y, prior_weight=-1.0)
+    with pytest.raises(ValueError, match="categorical_prior must be finite and at least 0, got '1'"):
+        JBoostRegressor(**FIT, categorical_prior="1").fit(X, y)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="y must hold real numbers"):
+        bin_by_target(X, X["b"])
+    with pytest.raises(ValueError, match="prior must be a number, or one for each column"):
+        jboost.ordered_statistics([0, 1], [1.0, 2.0], [0, 1], prior=[0.0, 1.0])
+    assert jboost.ordered_statistics(*np.zeros((3, 0), int), prior=0.0).shape == (0,)
     with pytest.raises(ValueError, match="order must hold each of the row numbers 0 to 2 once"):
         jboost.ordered_statistics([0, 0, 1], [1.0, 2.0, 3.0], [0, 0, 2], prior=0.0)
     with pytest.raises(ValueError, match="n_permutations must be an integer of at least 1"):

@@ -13,7 +13,7 @@ from jboost._bins.binning import Binned, no_cells, read_bins
 from jboost._bins.categories import Categories, find_categories
 from jboost._bins.edges import Features
 from jboost._bins.finding import as_edges, find_column, map_columns
-from jboost._bins.ordered import category_statistics, in_average_rows, ordered_statistics
+from jboost._bins.ordered import category_statistics, check_prior_weight, in_average_rows, ordered_statistics
 from jboost._bins.quantiles import column_edges
 from jboost._bins.table import Factor, Table, read_table
 from jboost._runtime.arguments import check_weight, on_host
@@ -131,7 +131,10 @@ class _Column(NamedTuple):
 
 
 def _rows(y: Any, sample_weight: Any, n: int, prior_weight: Any, seed: Any) -> _Rows:
-    target = on_host(y, "y").astype(np.float64)
+    given = on_host(y, "y")
+    if given.dtype.kind not in "biuf":
+        raise TypeError(f"y must hold real numbers, such as 0 and 1 for labels, got dtype {given.dtype}")
+    target = given.astype(np.float64)
     if target.ndim not in (1, 2) or len(target) != n or not target.size:
         raise ValueError(f"y must have shape [{n}] or [{n} k], as X has {n} rows, got {target.shape}")
     weight = check_weight(sample_weight, n, "sample_weight")
@@ -139,8 +142,7 @@ def _rows(y: Any, sample_weight: Any, n: int, prior_weight: Any, seed: Any) -> _
     target, weight = target.reshape(n, -1)[counted], weight[counted]
     if not np.isfinite(target).all():
         raise ValueError("y must hold finite numbers for statistics, got others")
-    if isinstance(prior_weight, bool) or not np.isfinite(prior_weight) or prior_weight < 0:
-        raise ValueError(f"prior_weight must be finite and at least 0, got {prior_weight!r}")
+    check_prior_weight(prior_weight)
     order = np.random.default_rng(seed).permutation(counted.size)
     same = (weight == weight[0]).all()
     prior = np.average(target, axis=0, weights=weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import jax.numpy as jnp
@@ -78,18 +79,20 @@ def ordered_statistics(
     shape, n = target.shape, len(target)
     weight = xp.ones(n, target.dtype) if sample_weight is None else xp.asarray(sample_weight, target.dtype)
     category, order = xp.asarray(category), xp.asarray(order)
+    if target.ndim not in (1, 2):
+        raise ValueError(f"target must have shape [n] or [n k], got {target.shape}")
     if not traced:
         _check(category, target, order, weight, prior_weight)
     prior, a = xp.asarray(prior, target.dtype), xp.asarray(prior_weight, target.dtype)
-    columns = target.reshape(n, -1)
+    if prior.shape not in ((), shape[1:]):
+        raise ValueError(f"prior must be a number, or one for each column of target, got shape {prior.shape}")
+    columns = target[:, None] if len(shape) == 1 else target
     found = _statistics(xp, category, columns, order, weight, xp.broadcast_to(prior, columns.shape[1:]), a)
     return found.reshape(shape)
 
 
 def _check(category: Any, target: Any, order: Any, weight: Any, prior_weight: Any) -> None:
     n = len(target)
-    if target.ndim not in (1, 2):
-        raise ValueError(f"target must have shape [n] or [n k], got {target.shape}")
     if not np.isfinite(target).all():
         raise ValueError("target must hold finite numbers, got others")
     for name, array in (("category", category), ("order", order), ("sample_weight", weight)):
@@ -101,8 +104,14 @@ def _check(category: Any, target: Any, order: Any, weight: Any, prior_weight: An
         raise ValueError(f"order must hold each of the row numbers 0 to {n - 1} once")
     if not (weight >= 0).all() or not np.isfinite(weight).all():
         raise ValueError("sample_weight must hold finite numbers of at least 0, got others")
-    if not float(prior_weight) >= 0:
-        raise ValueError(f"prior_weight must be at least 0, got {prior_weight!r}")
+    check_prior_weight(prior_weight)
+
+
+def check_prior_weight(a: Any, name: str = "prior_weight") -> None:
+    """Raise unless this is a finite number of at least 0."""
+    is_number = isinstance(a, Real | np.floating | np.integer) and not isinstance(a, bool)
+    if not is_number or not 0 <= float(a) < np.inf:
+        raise ValueError(f"{name} must be finite and at least 0, got {a!r}")
 
 
 def _statistics(

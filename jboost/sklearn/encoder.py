@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 from jboost._bins import category_statistics, ordered_statistics
 from jboost._bins.binning import no_cells
 from jboost._bins.categories import Categories, find_categories
-from jboost._bins.ordered import in_average_rows
+from jboost._bins.ordered import check_prior_weight, in_average_rows
 from jboost._bins.table import Factor, read_table
 from jboost._runtime.arguments import check_weight, on_host
 from jboost._runtime.caller import moves_arrays
@@ -207,9 +206,8 @@ class OrderedTargetEncoder(TransformerMixin, BaseEstimator):
         return factors, target, weight
 
     def _check_parameters(self) -> None:
-        a, n = self.prior_weight, self.n_permutations
-        if isinstance(a, bool) or not isinstance(a, Real) or not 0 <= a < np.inf:
-            raise ValueError(f"prior_weight must be finite and at least 0, got {a!r}")
+        n = self.n_permutations
+        check_prior_weight(self.prior_weight)
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise ValueError(f"n_permutations must be an integer of at least 1, got {n!r}")
         if self.target_type not in ("auto", "continuous", "classes"):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from jboost._bins.ordered import check_prior_weight
 from jboost._spec import Hyper, Spec, check_hyper
 
 
@@ -69,6 +70,7 @@ class Parameters(BaseEstimator):
             raise ValueError(
                 f"categorical_encoding must be 'subsets' or 'ordered', got {self.categorical_encoding!r}"
             )
+        check_prior_weight(self.categorical_prior, "categorical_prior")
         return self.categorical_encoding == "ordered"
 
     def _spec(self, stops: bool) -> Spec:
