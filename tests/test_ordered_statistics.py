@@ -14,6 +14,9 @@ from sklearn.utils import estimator_checks
 
 import jboost
 from jboost import JBoostClassifier, JBoostRegressor, OrderedTargetEncoder, Spec, bin_by_target
+from jboost.io.archive import VERSION
+from jboost.io.checks import check_record
+from jboost.io.record import to_record
 
 N = 300
 SPEC = Spec(n_estimators=20, max_depth=2)
@@ -187,6 +190,10 @@ def test_an_estimator_reads_categories_as_they_are(kind, tmp_path):
         with pytest.raises(ValueError, match="no target statistics of categories to be softened"):
             jboost.differentiable.soften(model, 0.1)
     if kind == "classes":
+        record, arrays = to_record(model)
+        for name, bad in (("source", [1, 1, 1, 1, 2]), ("source", [0, 2, 2, 2, 3]), ("names", list("abcde"))):
+            with pytest.raises(ValueError, match=f"{name}: expected"):
+                check_record(VERSION, record | {name: bad}, arrays)
         with pytest.raises(ValueError, match="one feature a column to be explained"):
             jboost.explain.importance(estimator)
 

@@ -191,9 +191,9 @@ def try_step(problem: Problem, state: State) -> Tried:
     valid_score, metric = _validate(problem, state, tree, leaf_value, score)
     sound = _is_sound(derivatives)
     if unseen is not None:
-        supporting, rises_there = _move_models(problem, state.round, unseen, leaves, mean_loss)
+        supporting, more_rise, are_sound = _move_models(problem, state.round, unseen, leaves, mean_loss)
         state = dataclasses.replace(state, supporting=supporting)
-        rises, sound = rises | rises_there, sound & _is_sound(to_grow)
+        rises, sound = rises | more_rise, sound & are_sound & _is_sound(to_grow)
     new = _remember(problem, state, score, valid_score, metric)
     return Tried(new, Round(tree, leaf_value, *cover, mean_loss, metric), rises, sound)
 
@@ -207,12 +207,15 @@ def _unseen(problem: Problem, loss: Any, state: State) -> Unseen | None:
 
 def _move_models(
     problem: Problem, n_rounds: Array, unseen: Unseen, leaves: Leaves, mean_loss: Float[Array, ""]
-) -> tuple[Float[Array, "e k"], Bool[Array, ""]]:
-    """Move the scores of the supporting models by the tree of the round, with leaf values of their own."""
+) -> tuple[Float[Array, "e k"], Bool[Array, ""], Bool[Array, ""]]:
+    """Move the scores of the supporting models by the tree of the round, with leaf values of their own.
+
+    And say whether the loss of a leaf may rise that should not, and whether all derivatives were finite.
+    """
     own = leaves_of_models(unseen, leaves)
     _, count = leaf_cover(own, drawn_by_hyper=False)
     value, rises = _fill(own, unseen.before, mean_loss, count, n_rounds, problem.shortens)
-    return own.score + take_leaves(value, own.leaf), rises
+    return own.score + take_leaves(value, own.leaf), rises, _is_sound(own.derivatives)
 
 
 def _is_sound(derivatives: Derivatives) -> Bool[Array, ""]:

@@ -268,9 +268,8 @@ class Boosting(Reading, Parameters):
         number = np.flatnonzero(counted)
         edge_weight = np.zeros(counted.size)
         edge_weight[number[train]] = weight[train]
-        if self._encodes_by_target() and (
-            start is None or is_warm
-        ):  # a warm start goes on with the same rows
+        # A warm start goes on with the same rows, whose statistics are made once more.
+        if self._encodes_by_target() and (start is None or is_warm):
             of_target = self._target_numbers(target)
             numbers = np.zeros((counted.size, of_target.shape[1]))
             numbers[number] = of_target
