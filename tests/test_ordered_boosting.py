@@ -125,7 +125,8 @@ def test_no_row_moves_the_scores_at_which_it_and_those_before_it_are_differentia
     assert (np.abs(in_order[1:]).sum(axis=1) > 0).mean() > 0.8
 
 
-def test_the_rest_of_a_fit_goes_with_it(rng):
+@pytest.mark.slow
+def test_the_rest_of_a_fit_goes_with_it():
     """Early stopping, drawn rows, classes, jit: the same model each time; and weights of 0 after the last row."""
     X, y, weight = rows(120)
     label = np.digitize(y, [-0.5, 0.5])
