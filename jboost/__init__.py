@@ -7,7 +7,15 @@ from jboost._runtime.garbage import uncollected as _uncollected
 
 with _uncollected(lasting=True):
     from jboost import boosting, losses, metrics, samplers
-    from jboost._bins import BinEdges, Binned, QuantileSketch, bin_features, sketch_edges
+    from jboost._bins import (
+        BinEdges,
+        Binned,
+        QuantileSketch,
+        bin_by_target,
+        bin_features,
+        ordered_statistics,
+        sketch_edges,
+    )
     from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
     from jboost._objective.base_score import best_constant
     from jboost._objective.batch import BatchLoss
@@ -35,6 +43,7 @@ if typing.TYPE_CHECKING:
         JBoostDistribution,
         JBoostRegressor,
         JBoostSearchCV,
+        OrderedTargetEncoder,
     )
     from jboost.textbook import boost
 
@@ -59,6 +68,7 @@ __all__ = [
     "Metric",
     "Newton",
     "OneStep",
+    "OrderedTargetEncoder",
     "PathSmoothing",
     "Progress",
     "Quantile",
@@ -67,6 +77,7 @@ __all__ = [
     "Sweep",
     "Tree",
     "best_constant",
+    "bin_by_target",
     "bin_features",
     "boost",
     "boosting",
@@ -79,6 +90,7 @@ __all__ = [
     "load",
     "losses",
     "metrics",
+    "ordered_statistics",
     "plain_jax",
     "plotting",
     "predict",
@@ -98,6 +110,7 @@ _ESTIMATORS = (
     "JBoostDistribution",
     "JBoostRegressor",
     "JBoostSearchCV",
+    "OrderedTargetEncoder",
 )
 
 

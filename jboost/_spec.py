@@ -22,6 +22,7 @@ MultiOutput = Literal["vector", "separate"]
 Penalties = Literal["relative", "absolute"]
 SplitHessian = Literal["diagonal", "full"]
 Sketch = Literal["projection", "top"]
+BoostingType = Literal["plain", "ordered", "crossed"]
 LARGEST = 2**31 - 1  # counts are int32
 MAX_DEPTH = 16  # a depthwise tree of this depth has 65,535 split slots
 
@@ -70,6 +71,12 @@ class Spec:
         Bins of a feature that are proposed anew for each tree, at least 2: bins of the data are joined to these at
         weighted quantiles, the weights being the second derivatives of the rows drawn (approximate split finding with a
         local proposal: Chen and Guestrin 2016, section 3.2). Categories are not joined. None tries every bin.
+    boosting_type : {"plain", "ordered", "crossed"}
+        At which score a row has the gradient that trees are grown by: that of the model ("plain"), or that of a
+        supporting model which has never learned from the row: from rows before it in a random order ("ordered":
+        Prokhorenkova et al. 2018, algorithm 2), or from the other four of five folds ("crossed"). Leaf values of the
+        model are made of all rows, as ever. These take up to three, and five, times the memory of scores, targets and
+        gradients, and are for losses of one row with `Newton` leaves, fitted anew on one device.
 
     Examples
     --------
@@ -92,6 +99,7 @@ class Spec:
     sketch: Sketch = "projection"
     post_prune: bool = False
     n_candidates: int | None = None
+    boosting_type: BoostingType = "plain"
 
     def __post_init__(self) -> None:
         whole_number(self.n_estimators, "n_estimators", 0, LARGEST)
@@ -109,6 +117,7 @@ class Spec:
         _check_choice("multi_output", self.multi_output, get_args(MultiOutput))
         _check_choice("split_hessian", self.split_hessian, get_args(SplitHessian))
         _check_choice("sketch", self.sketch, get_args(Sketch))
+        _check_choice("boosting_type", self.boosting_type, get_args(BoostingType))
         if not isinstance(self.post_prune, bool | np.bool_):
             raise TypeError(f"post_prune must be True or False, got {self.post_prune!r}")
         if self.sketch_size is not None and (self.multi_output == "separate" or self.split_hessian == "full"):

@@ -30,6 +30,11 @@ PENALTIES = tuple(name for name in FIELDS if name not in (*SHARES, "learning_rat
         ("grow_policy", "lossguide", "grow_policy must be one of 'symmetric', 'depthwise', got 'lossguide'"),
         ("grow_policy", None, "grow_policy must be one of 'symmetric', 'depthwise', got None"),
         ("multi_output", "both", "multi_output must be one of 'vector', 'separate', got 'both'"),
+        (
+            "boosting_type",
+            "Ordered",
+            "boosting_type must be one of 'plain', 'ordered', 'crossed', got 'Ordered'",
+        ),
     ],
 )
 def test_a_choice_out_of_range_is_refused_by_name(name, bad, expected):

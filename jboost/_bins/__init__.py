@@ -15,8 +15,10 @@ from jboost._bins.binning import (
     read_values,
 )
 from jboost._bins.bundling import Bundles
+from jboost._bins.by_target import bin_by_target
 from jboost._bins.categories import Categories
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
+from jboost._bins.ordered import category_statistics, ordered_statistics
 from jboost._bins.sketch import QuantileSketch
 from jboost._bins.streaming import sketch_edges
 from jboost._bins.table import Factor
@@ -30,9 +32,12 @@ __all__ = [
     "Features",
     "QuantileSketch",
     "apply_edges",
+    "bin_by_target",
     "bin_features",
+    "category_statistics",
     "check_same_edges",
     "edges_from_exact",
+    "ordered_statistics",
     "read_bins",
     "read_column",
     "read_values",

@@ -150,13 +150,18 @@ def bin_features(
     missing = check_missing(missing)
     table = read_table(X, missing)
     if 0 in table.shape:
-        what = "sample" if table.shape[0] == 0 else "feature"
-        raise ValueError(
-            f"X must not be empty: Found array with 0 {what}(s) (shape={table.shape}) while a minimum of 1 is required."
-        )
+        raise no_cells(table.shape)
     rows, weight = rows_for_edges(sample_weight, table.shape[0])
     found = find_edges(table, rows, weight, limit, categorical_mask(categorical, table), missing)
     return apply_edges(found, table)
+
+
+def no_cells(shape: tuple[int, int]) -> ValueError:
+    """Say that X has no rows or no columns."""
+    what = "sample" if shape[0] == 0 else "feature"
+    return ValueError(
+        f"X must not be empty: Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required."
+    )
 
 
 def apply_edges(edges: BinEdges, X: Any) -> Binned:
@@ -196,11 +201,16 @@ def _host_codes(edges: BinEdges, table: Table, order: Sequence[int]) -> UInt[np.
     exact, upper = edges.exact, edges.upper
     bins = empty_for_device((edges.n_features, table.shape[0]), edges.code_dtype)
     remaining: Sequence[int] = range(edges.n_features)
-    if table.matrix is not None and bins.itemsize <= native.WIDEST and native.can_bin(table.matrix):
+    if (
+        table.matrix is not None
+        and edges.features.source is None
+        and bins.itemsize <= native.WIDEST
+        and native.can_bin(table.matrix)
+    ):
         # An array has no names, so its columns are in order. Those with categories are written over below.
         sorted_edges = upper if table.matrix.dtype == np.float32 else exact
         native.fill_codes(table.matrix, sorted_edges, bins, native.ALL_THREADS)
-        remaining = edges.features.categorical
+        remaining = edges.features.coded
 
     def fill(j: int) -> None:
         known = edges.features.categories[j]
@@ -217,7 +227,9 @@ def _device_codes(
     edges: BinEdges, words: UInt32[Array | np.ndarray, "f n w"], rows: dict[int, np.ndarray]
 ) -> UInt[Array, "f n"]:
     """Bin values given as words, on the device; `rows` has the features that were binned on the host."""
-    _check_width(edges.n_features, words.shape[0])
+    if not rows:  # otherwise they come in the order of the features
+        _check_width(edges.features.n_columns, words.shape[0])
+        words = words if edges.features.source is None else words[np.array(edges.features.source)]
     table = edges.rounded_bits[..., None] if words.shape[-1] == 1 else edges.upper_bits
     is_missing = is_nan(words)
     if edges.features.missing is not None:
@@ -230,7 +242,10 @@ def _device_codes(
     if categorical:
         entries, entry_codes = category_tables(list(categorical.values()), words.shape[-1])
         chosen = np.array(list(categorical))
-        codes = codes.at[chosen].set(look_up(entries, entry_codes, words[chosen]))
+        unknown = np.array([known.code_of_unknown for known in categorical.values()], np.int32)
+        found = look_up(entries, entry_codes, words[chosen])
+        found = jnp.where((found == MISSING_BIN) & ~is_missing[chosen], unknown[:, None], found)
+        codes = codes.at[chosen].set(found)
     return codes.astype(edges.code_dtype)
 
 
@@ -292,8 +307,8 @@ def _match_columns(features: Features, table: Table) -> Sequence[int]:
             )
         place = {name: j for j, name in enumerate(names)}
         return [place[name] for name in features.names]
-    _check_width(len(features.categories), width)
-    return range(width)
+    _check_width(features.n_columns, width)
+    return features.columns
 
 
 def _check_width(n_features: int, width: int) -> None:

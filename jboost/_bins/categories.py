@@ -21,12 +21,23 @@ class Categories:
     """The known values of a categorical feature, in order, and the bin code of each.
 
     Codes follow the order of the values (numbers before strings), so they depend neither on the order of the
-    rows nor on pandas' own codes. The hash is kept, because JAX takes it at every call of a compiled
-    function.
+    rows nor on pandas' own codes; or they are the bins of a target statistic, which a split cuts as it does numbers.
+    The hash is kept, because JAX takes it at every call of a compiled function.
     """
 
     values: tuple[Category, ...]
     codes: tuple[int, ...]
+    unknown: int | None = None  # the code of other values where codes are those of a statistic
+
+    @property
+    def is_statistic(self) -> bool:
+        """Whether the order of the codes means something."""
+        return self.unknown is not None
+
+    @property
+    def code_of_unknown(self) -> int:
+        """The code of a value that is not known: where codes have no order it counts as missing."""
+        return MISSING_BIN if self.unknown is None else self.unknown
 
     @cached_property
     def code_of(self) -> dict[Category, int]:
@@ -40,7 +51,7 @@ class Categories:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.values, self.codes))
+        return hash((self.values, self.codes, self.unknown))
 
     def __hash__(self) -> int:
         return self._hash
@@ -51,11 +62,12 @@ class Categories:
         if not isinstance(other, Categories) or self._hash != other._hash:
             return False
         same_types = list(map(type, self.values)) == list(map(type, other.values))
-        return same_types and self.values == other.values and self.codes == other.codes
+        mine, others = ((one.values, one.codes, one.unknown) for one in (self, other))
+        return same_types and mine == others
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave what is cached behind: the hash of a string changes by process."""
-        return {"values": self.values, "codes": self.codes}
+        return {"values": self.values, "codes": self.codes, "unknown": self.unknown}
 
 
 def find_categories(
@@ -85,14 +97,14 @@ def find_categories(
 
 
 def category_codes(known: Categories, factor: Factor, label: str) -> Int[np.ndarray, " n"]:
-    """Return the code of each row's value, 0 for a missing value and for one that is not known."""
+    """Return the code of each row's value: 0 for a missing one, `code_of_unknown` for one that is not known."""
     for value in factor.values if known.kinds else ():
         if _kind(value) not in known.kinds:  # "1" where 1 was learned is a mistake, not a new category
             wanted = " or ".join(known.kinds)
             raise TypeError(
                 f"X must hold {wanted} as categories in {label}, as when the edges were found, got {value!r}"
             )
-    codes = [known.code_of.get(value, MISSING_BIN) for value in factor.values]
+    codes = [known.code_of.get(value, known.code_of_unknown) for value in factor.values]
     return np.array([*codes, MISSING_BIN], dtype=np.int32)[factor.index]
 
 

@@ -15,16 +15,35 @@ from jboost._runtime.typing import as_array, pytree, static_field
 
 @dataclass(frozen=True)
 class Features:
-    """What is known of the features besides their edges: names, the categories of some, what stands for missing."""
+    """What is known of the features besides their edges: names, the categories of some, what stands for missing.
+
+    A name is that of the column of X which a feature reads; several may read the same.
+    """
 
     names: tuple[str, ...] | None
     categories: tuple[Categories | None, ...]
     missing: float | None = None  # a finite number, beside NaN
+    source: tuple[int, ...] | None = None  # the column that each feature reads; None: each its own
 
     @property
     def categorical(self) -> tuple[int, ...]:
-        """The indices of the categorical features."""
+        """The indices of the features that a split divides into subsets of categories."""
+        return tuple(j for j, known in enumerate(self.categories) if known and not known.is_statistic)
+
+    @property
+    def coded(self) -> tuple[int, ...]:
+        """The indices of the features whose columns hold categories."""
         return tuple(j for j, known in enumerate(self.categories) if known is not None)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The column that each feature reads."""
+        return tuple(range(len(self.categories))) if self.source is None else self.source
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns of X."""
+        return max(self.columns, default=-1) + 1
 
 
 @pytree

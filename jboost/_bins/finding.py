@@ -30,22 +30,33 @@ def find_edges(
     missing: float | None,
 ) -> BinEdges:
     """Find the edges of the rows that count; `missing` is remembered, and was left out by the table."""
-    most_categories = min(max_bins, MAX_MAX_BINS)
 
     def find(j: int) -> tuple[np.ndarray, Categories | None]:
-        if categorical[j]:
-            factor = table.factor(j)
-            return np.zeros(0), find_categories(factor.values, factor.index[rows], weight, most_categories)
-        return column_edges(table.numbers(j)[rows], weight, max_bins), None
+        return find_column(table, j, rows, weight, max_bins, categorical[j])
 
     found, known = zip(*map_columns(find, range(table.shape[1]), table.shape[0]), strict=True)
     return as_edges(found, Features(table.names, known, missing), max_bins)
 
 
+def find_column(
+    table: Table,
+    j: int,
+    rows: Int[np.ndarray, " m"] | slice,
+    weight: Float[np.ndarray, " m"] | None,
+    max_bins: int,
+    is_categorical: bool | np.bool_,
+) -> tuple[Float[np.ndarray, " e"], Categories | None]:
+    """Find the edges of a column, or its categories."""
+    if is_categorical:
+        factor, most = table.factor(j), min(max_bins, MAX_MAX_BINS)
+        return np.zeros(0), find_categories(factor.values, factor.index[rows], weight, most)
+    return column_edges(table.numbers(j)[rows], weight, max_bins), None
+
+
 def as_edges(found: Sequence[Float[np.ndarray, " e"]], features: Features, max_bins: int) -> BinEdges:
     """Put the edges of all columns, or the categories of some, together."""
     most_bins = max(
-        max(c.codes, default=0) if c else row.size + 1
+        max(c.codes, default=0) if c and not c.is_statistic else row.size + 1
         for row, c in zip(found, features.categories, strict=True)
     )
     n_codes = 16 if most_bins < 16 else -(-(most_bins + 1) // 32) * 32

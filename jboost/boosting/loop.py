@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jboost._devices import mesh_for
 from jboost._model.ensemble import Ensemble
 from jboost._objective.loss import as_loss
 from jboost._objective.resolve import resolve
@@ -24,6 +25,7 @@ from jboost._tree.columns import Bins
 from jboost.boosting import rounds as _rounds
 from jboost.boosting.diagnosing import adapted_at, as_base_score, find_start
 from jboost.boosting.on_host import check_not_traced
+from jboost.boosting.ordered import check_supported, supporting_models
 from jboost.boosting.preparing import (
     OF_TRAINING,
     RowArguments,
@@ -109,6 +111,11 @@ def pose(
             check_continues(init_model, problem)
             if base_score is not None:
                 raise ValueError("base_score must be None with init_model, which has its own")
+        kind, n_padded = problem.spec.boosting_type, problem.train.weight.size
+        if kind != "plain":
+            check_supported(kind, problem.loss, init_model is not None, mesh_for(n_padded) is not None)
+            models = supporting_models(kind, key, binned.bins.shape[1], n_padded)
+            problem = dataclasses.replace(problem, supporting=models)
         try_functions(problem)
         feature_weight = as_feature_weight(feature_weights, problem)
         problem = dataclasses.replace(problem, edges=binned.edges, feature_weight=feature_weight)

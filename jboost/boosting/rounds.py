@@ -34,6 +34,7 @@ from jboost._split import Rules
 from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, grow_and_prune, take_leaves
 from jboost._tree.columns import Bins, Bundling, Grouped, Joint
 from jboost.boosting.best_round import signed
+from jboost.boosting.ordered import Supporting, Unseen, leaves_of_models, look_ahead, supporting_scores
 from jboost.boosting.watching import metric_of, remembered
 from jboost.metrics import Metric
 
@@ -80,6 +81,7 @@ class Problem:
     held: Int[Array, " m"] | None = (
         None  # places of validation rows among the training rows, which score them too
     )
+    supporting: Supporting | None = None  # models, where `spec.boosting_type` asks for some
 
 
 @pytree
@@ -101,6 +103,7 @@ class State:
     round: Int[Array, ""]  # rounds so far, those of an initial model included
     since_best: Int[Array, ""]  # rounds since the best one
     best_metric: Float[Array, ""]  # lower is better here
+    supporting: Float[Array, "e k"] | None = None  # scores of the supporting models
 
 
 @pytree
@@ -131,7 +134,8 @@ def start(problem: Any, key: Array, score: Array, valid_score: Array, first_roun
     if problem.valid is not None and not (isinstance(first_round, int) and first_round == 0):
         best = signed(metric_of(problem, valid_score), problem.metric)
     rounds, since_best = as_array(first_round, np.int32), as_array(0, np.int32)
-    return State(score, valid_score, key, rounds, since_best, best)
+    supporting = supporting_scores(problem.supporting, score)
+    return State(score, valid_score, key, rounds, since_best, best, supporting)
 
 
 def step(problem: Problem, state: State) -> tuple[State, Round]:
@@ -163,15 +167,18 @@ def try_step(problem: Problem, state: State) -> Tried:
     )
     units = problem.units
     before = derivatives_by_row(loss, state.score, rows, units.h)
-    weight = _draw(problem, row_key, before.g, before.h)
-    derivatives = weighted_derivatives(before, weight, units, reduce)
+    unseen = _unseen(problem, loss, state)
+    at, found = (state.score, before) if unseen is None else (unseen.score, unseen.of_rows)
+    weight = _draw(problem, row_key, found.g, found.h)
+    to_grow = weighted_derivatives(found, weight, units, reduce)
     if spec.crosses_outputs:
-        derivatives = with_cross(derivatives, loss, state.score, rows, weight, units, reduce)
+        to_grow = with_cross(to_grow, loss, at, rows, weight, units, reduce)
     shares = (hyper.colsample_bytree, hyper.colsample_bylevel)
     allowed = sample_columns(
         column_key, problem.usable, *shares, spec.max_depth, problem.feature_weight, problem.draws
     )
-    tree, leaf = kept(_grow(problem, allowed, derivatives, weight > 0, column_key))
+    tree, leaf = kept(_grow(problem, allowed, to_grow, weight > 0, column_key))
+    derivatives = to_grow if unseen is None else weighted_derivatives(before, weight, units, reduce)
     penalties = units.for_leaves(hyper)
     leaves = Leaves(
         loss, state.score, rows, weight, leaf, spec.n_leaves, penalties, derivatives, reduce, units
@@ -181,10 +188,34 @@ def try_step(problem: Problem, state: State) -> Tried:
     leaf_value, rises = _fill(leaves, before, mean_loss, cover[1], state.round, problem.shortens)
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value, score)
+    sound = _is_sound(derivatives)
+    if unseen is not None:
+        supporting, more_rise, are_sound = _move_models(problem, state.round, unseen, leaves, mean_loss)
+        state = dataclasses.replace(state, supporting=supporting)
+        rises, sound = rises | more_rise, sound & are_sound & _is_sound(to_grow)
     best = remembered(problem, metric, state.since_best, state.best_metric)
-    new = State(score, valid_score, state.key, state.round + 1, *best)
-    result = Round(tree, leaf_value, *cover, mean_loss, metric)
-    return Tried(new, result, rises, _is_sound(derivatives))
+    new = State(score, valid_score, state.key, state.round + 1, *best, state.supporting)
+    return Tried(new, Round(tree, leaf_value, *cover, mean_loss, metric), rises, sound)
+
+
+def _unseen(problem: Problem, loss: Any, state: State) -> Unseen | None:
+    """Differentiate at the scores of the supporting models, if there are any."""
+    if problem.supporting is None or state.supporting is None:
+        return None
+    return look_ahead(problem.supporting, loss, state.supporting, problem.train, problem.units)
+
+
+def _move_models(
+    problem: Problem, n_rounds: Array, unseen: Unseen, leaves: Leaves, mean_loss: Float[Array, ""]
+) -> tuple[Float[Array, "e k"], Bool[Array, ""], Bool[Array, ""]]:
+    """Move the scores of the supporting models by the tree of the round, with leaf values of their own.
+
+    And say whether the loss of a leaf may rise that should not, and whether all derivatives were finite.
+    """
+    own = leaves_of_models(unseen, leaves)
+    _, count = leaf_cover(own, drawn_by_hyper=False)
+    value, rises = _fill(own, unseen.before, mean_loss, count, n_rounds, problem.shortens)
+    return own.score + take_leaves(value, own.leaf), rises, _is_sound(own.derivatives)
 
 
 def _is_sound(derivatives: Derivatives) -> Bool[Array, ""]:

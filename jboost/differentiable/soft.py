@@ -163,7 +163,8 @@ def soften(model: Ensemble, temperature: Any) -> SoftEnsemble:
     Raises
     ------
     ValueError, TypeError
-        For a temperature that is not above 0, or features beyond the range of float32.
+        For a temperature that is not above 0, features beyond the range of float32, or categories that were binned by
+        target statistics.
 
     References
     ----------
@@ -182,6 +183,10 @@ def soften(model: Ensemble, temperature: Any) -> SoftEnsemble:
     check_model(model)
     if is_traced(model.trees, model.edges):
         raise TypeError("model must have concrete splits and edges to be softened; soften it outside of jit")
+    if model.edges.features.coded != model.edges.features.categorical:
+        raise ValueError(
+            "model must have no target statistics of categories to be softened: their values follow from no feature"
+        )
     dtype, units = model.base.dtype, feature_units(model.edges)
     threshold, kind = thresholds_of(model, units)
     return SoftEnsemble(

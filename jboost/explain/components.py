@@ -211,7 +211,7 @@ def _table(model: Ensemble, is_mine: np.ndarray, path: Path) -> Table:
 
 def _n_codes(model: Ensemble, feature: int) -> int:
     known = model.edges.features.categories[feature]
-    if known is not None:
+    if known is not None and not known.is_statistic:
         return max(known.codes, default=0) + 1
     return len(inside_bins(model.edges, feature)) + 1
 

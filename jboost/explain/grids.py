@@ -28,7 +28,10 @@ def make_axis(
 ) -> Axis:
     """Find the grid of a feature, or take the given values."""
     edges = subject.model.edges
-    label, is_category = subject.names()[feature], edges.features.categories[feature] is not None
+    known = edges.features.categories[feature]
+    # Rows that are binned already may have any value of a statistic, which is a number.
+    is_category = known is not None and not (isinstance(X, Binned) and known.is_statistic)
+    label = subject.names()[feature]
     if not is_whole(wanted):
         values = _given_values(wanted, label)
         deciles = None
@@ -44,10 +47,10 @@ def make_axis(
     column = read_column(edges, X, feature)
     if isinstance(column, Factor):
         return _axis_of_categories(edges, feature, column, counted, label)
-    known = column[counted].astype(np.float64)
-    known = known[~np.isnan(known)]
-    values = _spaced(known, int(wanted), percentiles, label)
-    return Axis(values, _codes_of(edges, feature, values, label), False, _deciles_of(known))
+    numbers = column[counted].astype(np.float64)
+    numbers = numbers[~np.isnan(numbers)]
+    values = _spaced(numbers, int(wanted), percentiles, label)
+    return Axis(values, _codes_of(edges, feature, values, label), False, _deciles_of(numbers))
 
 
 def _deciles(edges: BinEdges, X: Any, bins: Any, counted: Any, feature: int) -> np.ndarray | None:

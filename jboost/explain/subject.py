@@ -37,6 +37,12 @@ class Subject:
                 )
             given, labels = model, getattr(given, "classes_", None)
         check_model(given)
+        features = given.edges.features
+        if len(set(features.columns)) < len(features.columns):
+            raise ValueError(
+                "model must have one feature a column to be explained; ordered target statistics of several outputs "
+                "give a column several"
+            )
         return cls(given, labels if isinstance(labels, np.ndarray) and labels.ndim == 1 else None)
 
     def names(self) -> tuple[Feature, ...]:

@@ -33,7 +33,7 @@ _SINCE_2 = ("leaf_hessian", "leaf_count", "tree_weight")  # arrays that files of
 
 def check_record(version: int, record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Raise ValueError, saying what is wrong, unless the two fit together and describe a model."""
-    _check_names("the record", _CHOICES + _FEATURES, record.keys() - {"missing"})
+    _check_names("the record", _CHOICES + _FEATURES, record.keys() - {"missing", "source"})
     _check_names("the arrays", set(_DTYPES) - set(_SINCE_2 if version == 1 else ()), arrays)
     _check_choices(record)
     _check_features(record)
@@ -84,14 +84,30 @@ def _check_features(record: dict[str, Any]) -> None:
     for j, known in enumerate(categories):
         if known is not None:
             _check_categories(f"categories of feature {j}", known, n_codes)
+    source = record.get("source", list(range(len(categories))))
+    _check_source(source, len(categories))
     if names is not None:
         valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
-        valid = valid and len(set(names)) == len(names) == len(categories)
-        _expect(valid, "names", f"null or {len(categories)} different strings", names)
+        valid = valid and len(names) == len(categories)
+        valid = valid and len(set(names)) == len(set(zip(names, source, strict=True))) == len(set(source))
+        _expect(valid, "names", f"null or {len(categories)} strings, another for each column", names)
+
+
+def _check_source(source: Any, n_features: int) -> None:
+    """Columns are read in order, each by at least one feature."""
+    valid = isinstance(source, list) and len(source) == n_features
+    valid = valid and all(type(j) is int for j in source) and source[0] == 0
+    valid = valid and all(0 <= b - a <= 1 for a, b in itertools.pairwise(source))
+    _expect(valid, "source", f"a column for each of the {n_features} features, in order", source)
+
+
+def has_subsets(known: dict[str, Any] | None) -> bool:
+    """Say whether a split divides the categories of a feature into subsets."""
+    return known is not None and known.get("unknown") is None
 
 
 def _check_categories(label: str, known: Any, n_codes: int) -> None:
-    valid = isinstance(known, dict) and known.keys() == {"values", "codes"}
+    valid = isinstance(known, dict) and known.keys() - {"unknown"} == {"values", "codes"}
     valid = valid and isinstance(known["values"], list) and isinstance(known["codes"], list)
     _expect(valid, label, "null or values and their codes", known)
     values, codes = known["values"], known["codes"]
@@ -101,6 +117,7 @@ def _check_categories(label: str, known: Any, n_codes: int) -> None:
     # Devices find them by binary search: each once, in order, numbers before strings.
     keys = [(isinstance(value, str), value) for value in values]
     _expect(all(a < b for a, b in itertools.pairwise(keys)), label, "increasing values", values)
+    codes = [*codes, known["unknown"]] if "unknown" in known else codes
     valid = all(_is_int(code, 1, n_codes - 1) for code in codes)
     _expect(valid, label, f"codes from 1 to {n_codes - 1}", codes)
 
@@ -114,7 +131,7 @@ def _check_shapes(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None
     valid = 1 <= depth <= MAX_DEPTH and leaf_value[1:] == (2**depth, k)
     _expect(valid, "leaf_value", f"shape (t, 2**depth, {k}) with a depth from 1 to {MAX_DEPTH}", leaf_value)
     categories, n_codes = record["categories"], record["n_codes"]
-    n_words = 0 if categories.count(None) == len(categories) else -(-n_codes // WORD)
+    n_words = -(-n_codes // WORD) if any(map(has_subsets, categories)) else 0
     separate = record["multi_output"] == "separate"
     lead = (leaf_value[0], k) if separate else (leaf_value[0],)
     splits = (*lead, depth if record["symmetric"] else 2**depth - 1)

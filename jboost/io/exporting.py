@@ -69,7 +69,7 @@ def export(model: Ensemble, output: Output = "score") -> Any:
     function = partial(_outputs, output)
     for _ in range(model.base.ndim - 1):
         function = jax.vmap(function, in_axes=(0, None))
-    shape = jax_export.symbolic_shape(f"n, {model.edges.n_features}")
+    shape = jax_export.symbolic_shape(f"n, {model.edges.features.n_columns}")
     X = jax.ShapeDtypeStruct(shape, jnp.float32)
     return jax_export.export(jax.jit(partial(function, model)), platforms=("cpu", "cuda", "tpu"))(X)
 

@@ -15,6 +15,7 @@ import numpy as np
 from jboost._bins import BinEdges, Categories, Features, edges_from_exact
 from jboost._model.ensemble import Ensemble
 from jboost._tree import Tree
+from jboost.io.checks import has_subsets
 from jboost.losses import INVERSE_LINKS
 
 _OF_MODEL = ("base", "leaf_value", "leaf_hessian", "leaf_count", "tree_weight")
@@ -42,13 +43,11 @@ def to_record(model: Ensemble) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     features = model.edges.features
     record = {
         "names": None if features.names is None else list(features.names),
-        "categories": [
-            None if known is None else {"values": list(known.values), "codes": list(known.codes)}
-            for known in features.categories
-        ],
+        "categories": [None if known is None else _categories_entry(known) for known in features.categories],
         "n_codes": model.edges.n_codes,
         "max_bins": model.edges.max_bins,
         **({} if features.missing is None else {"missing": features.missing}),
+        **({} if features.source is None else {"source": list(features.source)}),
         "inverse_link": _link_entry(model.inverse_link),
         "scalar_output": model.scalar_output,
         "symmetric": model.symmetric,
@@ -59,6 +58,11 @@ def to_record(model: Ensemble) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if model.trees.categories_right is None:
         arrays["categories_right"] = np.zeros((*model.trees.feature.shape, 0), np.uint32)
     return record, {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def _categories_entry(known: Categories) -> dict[str, Any]:
+    entry = {"values": list(known.values), "codes": list(known.codes)}
+    return entry | {"unknown": known.unknown} if known.is_statistic else entry
 
 
 def _link_entry(link: Callable[..., Any]) -> dict[str, Any]:
@@ -80,7 +84,7 @@ def to_model(
     """Make a model of a checked record and arrays, with the recorded inverse link unless one is given."""
     leaf_value = arrays["leaf_value"]
     trees = Tree(*(jnp.asarray(arrays[field.name]) for field in dataclasses.fields(Tree)))
-    if all(entry is None for entry in record["categories"]):
+    if not any(has_subsets(entry) for entry in record["categories"]):
         trees = dataclasses.replace(trees, categories_right=None)
     n_counts = leaf_value.shape[2] if record["multi_output"] == "separate" else 1
     of_version_1 = {
@@ -101,15 +105,21 @@ def to_model(
 def _edges(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> BinEdges:
     names = None if record["names"] is None else tuple(record["names"])
     categories = tuple(
-        None if entry is None else Categories(tuple(entry["values"]), tuple(entry["codes"]))
+        None
+        if entry is None
+        else Categories(tuple(entry["values"]), tuple(entry["codes"]), entry.get("unknown"))
         for entry in record["categories"]
     )
     return edges_from_exact(
         arrays["edges"],
         record["n_codes"],
         record["max_bins"],
-        Features(names, categories, record.get("missing")),
+        Features(names, categories, record.get("missing"), _source(record)),
     )
+
+
+def _source(record: dict[str, Any]) -> tuple[int, ...] | None:
+    return None if record.get("source") is None else tuple(record["source"])
 
 
 def _link(entry: dict[str, Any]) -> Callable[..., Any]:

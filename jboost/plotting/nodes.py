@@ -139,7 +139,7 @@ class _Reader:
         names = edges.features.names
         name = f"f{feature}" if names is None else names[feature]
         known = edges.features.categories[feature]
-        if known is not None and self.sets is not None:
+        if known is not None and not known.is_statistic and self.sets is not None:
             codes = np.array(known.codes, int)
             words = self.sets[slot][codes // WORD] if codes.size else np.zeros(0, np.uint32)
             goes_right = (words >> (codes % WORD).astype(np.uint32) & 1).astype(bool)
@@ -150,7 +150,8 @@ class _Reader:
             return f"{name} is missing"
         if threshold > len(ends):
             return f"{name} is known"
-        return f"{name} ≤ {ends[threshold - 1]:.5g}"
+        number = name if known is None else f"statistic of {name}"
+        return f"{number} ≤ {ends[threshold - 1]:.5g}"
 
 
 def _membership(name: str, values: Any, goes_right: np.ndarray) -> str:

@@ -6,6 +6,7 @@ with _uncollected(lasting=True):
     from jboost.sklearn.adaboost import AdaBoostClassifier
     from jboost.sklearn.classifier import JBoostClassifier
     from jboost.sklearn.distribution import JBoostDistribution
+    from jboost.sklearn.encoder import OrderedTargetEncoder
     from jboost.sklearn.regressor import JBoostRegressor
     from jboost.sklearn.search import JBoostSearchCV
 
@@ -15,4 +16,5 @@ __all__ = [
     "JBoostDistribution",
     "JBoostRegressor",
     "JBoostSearchCV",
+    "OrderedTargetEncoder",
 ]

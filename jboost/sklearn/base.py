@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -25,7 +25,7 @@ from jboost.metrics import Metric
 from jboost.sklearn.history import continued, cut
 from jboost.sklearn.names import metrics_of
 from jboost.sklearn.parameters import Parameters
-from jboost.sklearn.reading import Reading
+from jboost.sklearn.reading import ByTarget, Reading
 from jboost.sklearn.rows import (
     BinnedRows,
     GivenRows,
@@ -123,12 +123,12 @@ class Boosting(Reading, Parameters):
         spec, hyper = self._spec(stops), self._hyper()
         if is_warm:
             spec = rounds_to_go(spec, self.model_, self.n_iter_)
+        self._encodes_by_target()
         seed = self._seed if is_warm else draw_seed(self.random_state)
         if not is_warm:  # should this fit fail, no model stays behind beside labels that are not its own
             vars(self).pop("model_", None)
-        split_seed = seed if stops and not sets else None
         given = GivenRows("", X, y, sample_weight, offset, groups)
-        train, held = self._training_rows(given, start, is_warm, split_seed)
+        train, held = self._training_rows(given, start, is_warm, seed, holds_out=stops and not sets)
         watched = self._eval_rows(sets, train) if held is None else [held]
         loss = self._loss()
         metrics = self._metrics(loss)
@@ -187,6 +187,17 @@ class Boosting(Reading, Parameters):
         """Take the labels of a model that is continued, if it has any, and say so."""
         return False
 
+    def _target_numbers(self, target: Any) -> Float[np.ndarray, "n k"]:
+        """Return what the statistics of categories are means of."""
+        if isinstance(target, Mapping):
+            raise ValueError("categorical_encoding must be 'subsets' where y is a dict, got 'ordered'")
+        numbers = np.asarray(target, np.float64).reshape(len(target), -1)
+        if np.isnan(numbers).any():
+            raise ValueError(
+                "categorical_encoding must be 'subsets' where targets are missing, got 'ordered'"
+            )
+        return numbers
+
     def _strata(self, target: Any) -> np.ndarray | None:
         """Return what rows held out should have in the proportions of all."""
         return None
@@ -240,9 +251,9 @@ class Boosting(Reading, Parameters):
         return start_from(init_model), False
 
     def _training_rows(
-        self, given: GivenRows, start: Start | None, is_warm: bool, seed: int | None
+        self, given: GivenRows, start: Start | None, is_warm: bool, seed: int, holds_out: bool
     ) -> tuple[BinnedRows, BinnedRows | None]:
-        """Check, encode and bin the rows, and hold some out if there is a seed.
+        """Check, encode and bin the rows, and hold some out if that is asked for.
 
         Edges are found without the rows that are held out or have no weight, so X is read only once.
         """
@@ -252,12 +263,20 @@ class Boosting(Reading, Parameters):
         weight = weight * self._weight_of(target)
         offset, groups = check_beside(given, self._loss(), target, counted)
         train, held = np.arange(len(weight)), None
-        if seed is not None:
+        if holds_out:
             train, held = hold_out(len(weight), self.validation_fraction, self._strata(target), groups, seed)
         number = np.flatnonzero(counted)
         edge_weight = np.zeros(counted.size)
         edge_weight[number[train]] = weight[train]
-        data = self._bin(given.X, edge_weight, None if start is None else start.model.edges)
+        # A warm start goes on with the same rows, whose statistics are made once more.
+        if self._encodes_by_target() and (start is None or is_warm):
+            of_target = self._target_numbers(target)
+            numbers = np.zeros((counted.size, of_target.shape[1]))
+            numbers[number] = of_target
+            by_target = ByTarget(numbers, self.categorical_prior, self.max_cat_to_onehot, seed)
+            data = self._bin(given.X, edge_weight, None, by_target)
+        else:
+            data = self._bin(given.X, edge_weight, None if start is None else start.model.edges)
 
         def rows(chosen: np.ndarray) -> BinnedRows:
             beside = (None if one is None else one[chosen] for one in (offset, groups))

@@ -216,6 +216,11 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         self.classes_, self.multilabel_ = start.estimator.classes_, start.estimator.multilabel_
         return True
 
+    def _target_numbers(self, target: np.ndarray) -> Float[np.ndarray, "n k"]:
+        if self.multilabel_ or len(self.classes_) <= 2:
+            return np.asarray(target, np.float64).reshape(len(target), -1)
+        return np.eye(len(self.classes_))[target]
+
     def _strata(self, target: np.ndarray) -> np.ndarray | None:
         return None if self.multilabel_ else target
 

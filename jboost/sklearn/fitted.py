@@ -73,9 +73,10 @@ class Fitted:
 
     def _sum_over_splits(self, worth: Any) -> Float[np.ndarray, " f"]:
         check_is_fitted(self)
-        trees = self.model_.trees  # a slot without a split has no gain
+        trees, features = self.model_.trees, self.model_.edges.features  # a slot without a split has no gain
         gain = np.asarray(trees.gain, dtype=np.float64).ravel()
-        return np.bincount(np.asarray(trees.feature).ravel(), worth(gain), self.model_.edges.n_features)
+        column = np.array(features.columns)[np.asarray(trees.feature).ravel()]
+        return np.bincount(column, worth(gain), features.n_columns)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether there is a model."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from jboost._bins.ordered import check_prior_weight
 from jboost._spec import Hyper, Spec, check_hyper
 
 
@@ -28,6 +29,7 @@ class Parameters(BaseEstimator):
     sketch: str = Spec.sketch
     post_prune: bool = Spec.post_prune
     n_candidates: int | None = Spec.n_candidates
+    boosting_type: str = Spec.boosting_type
     learning_rate: float = Hyper.learning_rate
     reg_lambda: float = Hyper.reg_lambda
     reg_alpha: float = Hyper.reg_alpha
@@ -43,6 +45,8 @@ class Parameters(BaseEstimator):
     base_score: Any = None
     max_bins: int | Literal["exact"] = 255
     categorical_features: Any = None
+    categorical_encoding: Literal["subsets", "ordered"] = "subsets"
+    categorical_prior: float = 1.0
     missing: float | None = np.nan
     early_stopping: bool | str = "auto"
     validation_fraction: float | int = 0.1
@@ -60,6 +64,14 @@ class Parameters(BaseEstimator):
         if not isinstance(self.early_stopping, str) or self.early_stopping != "auto":
             raise ValueError(f"early_stopping must be True, False or 'auto', got {self.early_stopping!r}")
         return has_eval_set
+
+    def _encodes_by_target(self) -> bool:
+        if self.categorical_encoding not in ("subsets", "ordered"):
+            raise ValueError(
+                f"categorical_encoding must be 'subsets' or 'ordered', got {self.categorical_encoding!r}"
+            )
+        check_prior_weight(self.categorical_prior, "categorical_prior")
+        return self.categorical_encoding == "ordered"
 
     def _spec(self, stops: bool) -> Spec:
         named: dict[str, Any] = {one.name: getattr(self, one.name) for one in dataclasses.fields(Spec)}

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
 from sklearn.utils import Tags, check_consistent_length
 
-from jboost._bins import BinEdges, Binned, bin_features
+from jboost._bins import BinEdges, Binned, bin_by_target, bin_features
 from jboost._objective.rows import take_rows
 from jboost._runtime.arguments import check_weight
 from jboost._runtime.containers import refuse_masked
 from jboost.sklearn.fitted import Fitted
 from jboost.sklearn.rows import GivenRows, check_targets
 from jboost.sklearn.starting import check_same_missing
+
+
+class ByTarget(NamedTuple):
+    """What target statistics need beside the features: y as numbers, the weight of the prior, a seed."""
+
+    y: Float[np.ndarray, "n k"]
+    prior_weight: float
+    max_cat_to_onehot: int
+    seed: int
 
 
 class Reading(Fitted):
@@ -41,12 +50,28 @@ class Reading(Fitted):
         counted = weight > 0
         return take_rows(y, counted), weight[counted], counted
 
-    def _bin(self, X: Any, weight: Float[np.ndarray, " n"], edges: BinEdges | None = None) -> Binned:
+    def _bin(
+        self,
+        X: Any,
+        weight: Float[np.ndarray, " n"],
+        edges: BinEdges | None = None,
+        by_target: ByTarget | None = None,
+    ) -> Binned:
         try:
             if edges is not None:
                 check_same_missing(self.missing, edges.features.missing)
                 return bin_features(X, edges=edges)
-            return bin_features(X, self.max_bins, weight, self.categorical_features, missing=self.missing)
+            given = self.max_bins, weight, self.categorical_features, self.missing
+            if by_target is None:
+                return bin_features(X, *given[:3], missing=self.missing)
+            return bin_by_target(
+                X,
+                by_target.y,
+                *given,
+                max_cat_to_onehot=by_target.max_cat_to_onehot,
+                prior_weight=by_target.prior_weight,
+                seed=by_target.seed,
+            )
         except (TypeError, ValueError) as error:
             if edges is not None:
                 raise type(error)(

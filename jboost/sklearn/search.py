@@ -173,7 +173,7 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
             )
         given = GivenRows("", X, y, sample_weight, offset, groups)
         with at_most(n_threads(estimator.n_jobs)):
-            rows, _ = estimator._training_rows(given, None, False, None)
+            rows, _ = estimator._training_rows(given, None, False, seed=0, holds_out=False)
             plans = self._plans(estimator, rows, given)
             self.scorer_ = self._scorer(estimator, rows.y)
             held = self._scores(estimator, rows, specs, hypers, plans, memory)
@@ -222,6 +222,11 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(
                 "estimator must not have early_stopping=True, which holds out rows of each fit: search n_estimators, "
                 "or use jboost.sweep, which stops by the rows held out"
+            )
+        if self.estimator._encodes_by_target():
+            raise ValueError(
+                "estimator must have categorical_encoding='subsets': the splits share their bins, and statistics would "
+                "know the rows held out; use scikit-learn's search"
             )
         return _with(self.estimator, {})
 

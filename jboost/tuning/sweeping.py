@@ -178,6 +178,10 @@ def prepared(
 
     And the base score, if one is given.
     """
+    if spec.boosting_type != "plain":
+        raise ValueError(
+            f"spec.boosting_type must be 'plain' where fits run side by side, got {spec.boosting_type!r}"
+        )
     strictest = min(settings, key=lambda one: (float(one.colsample_bynode), float(one.subsample)))
     plain = dataclasses.replace(spec, n_iter_no_change=None)
     posed = pose(loss, data, y, spec=plain, hyper=strictest, **options)

@@ -1,0 +1,189 @@
+"""Ordered target statistics: what the rows before it say of the category of a row."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jboost._runtime.arguments import on_host
+from jboost._runtime.caller import moves_arrays
+from jboost._runtime.typing import is_traced
+
+Floats = Float[Array | np.ndarray, "n k"]
+
+
+@moves_arrays
+def ordered_statistics(
+    category: Any,
+    target: Any,
+    order: Any,
+    *,
+    prior: Any,
+    sample_weight: Any = None,
+    prior_weight: Any = 1.0,
+) -> Float[Array | np.ndarray, "n *k"]:
+    """Return the smoothed mean target of the rows of the same category that come earlier in an order.
+
+    That of row i is ``(a p + sum w_j y_j) / (a + sum w_j)`` over the rows j of its category before i, where p is the
+    prior and a its weight. Neither its own target nor a later one takes part.
+
+    Parameters
+    ----------
+    category : int [n]
+        The number of the category of each row; a negative one is missing, and its row gets the prior.
+    target : float [n] or [n k]
+        What is averaged: an amount, 0 and 1 for two classes, k columns of 0 and 1 for k classes.
+    order : int [n]
+        Row numbers, the first row first: a random permutation.
+    prior : float or float [k]
+        The statistic of a category of which no row came before.
+    sample_weight : float [n], optional
+        Non-negative weights w; those of rows of weight 0 say nothing.
+    prior_weight : float, default 1
+        Non-negative: for how many rows of weight 1 the prior counts.
+
+    Returns
+    -------
+    float [n] or [n k]
+        The statistic of each row, in the order of the rows: float64 on the host. Traced arguments give a JAX array of
+        the type of `target`, differentiable by targets, weights and priors.
+
+    Raises
+    ------
+    ValueError
+        For concrete arguments of other lengths, an `order` that is none, or negative weights.
+
+    Notes
+    -----
+    The sums of a category are made of its own earlier rows alone, so not even their rounding depends on others.
+
+    References
+    ----------
+    Prokhorenkova et al. (2018), "CatBoost: unbiased boosting with categorical features", section 3.2, equation 5.
+
+    Examples
+    --------
+    >>> import jboost
+    >>> jboost.ordered_statistics([0, 1, 0, 0], [1.0, 1.0, 0.0, 1.0], [0, 1, 2, 3], prior=0.5).tolist()
+    [0.5, 0.5, 0.75, 0.5]
+    """
+    traced = is_traced(category, target, order, prior, sample_weight, prior_weight)
+    xp: Any = jnp if traced else np
+    target = jnp.asarray(target) if traced else np.asarray(on_host(target, "target"), np.float64)
+    if not jnp.issubdtype(target.dtype, jnp.floating):
+        target = target.astype(jnp.result_type(float))
+    shape, n = target.shape, len(target)
+    weight = xp.ones(n, target.dtype) if sample_weight is None else xp.asarray(sample_weight, target.dtype)
+    category, order = xp.asarray(category), xp.asarray(order)
+    if target.ndim not in (1, 2):
+        raise ValueError(f"target must have shape [n] or [n k], got {target.shape}")
+    if not traced:
+        _check(category, target, order, weight, prior_weight)
+    prior, a = xp.asarray(prior, target.dtype), xp.asarray(prior_weight, target.dtype)
+    if prior.shape not in ((), shape[1:]):
+        raise ValueError(f"prior must be a number, or one for each column of target, got shape {prior.shape}")
+    columns = target[:, None] if len(shape) == 1 else target
+    found = _statistics(xp, category, columns, order, weight, xp.broadcast_to(prior, columns.shape[1:]), a)
+    return found.reshape(shape)
+
+
+def _check(category: Any, target: Any, order: Any, weight: Any, prior_weight: Any) -> None:
+    n = len(target)
+    if not np.isfinite(target).all():
+        raise ValueError("target must hold finite numbers, got others")
+    for name, array in (("category", category), ("order", order), ("sample_weight", weight)):
+        if array.shape != (n,):
+            raise ValueError(f"{name} must have one entry for each of the {n} rows, got shape {array.shape}")
+    if category.dtype.kind not in "iu" and n:
+        raise ValueError(f"category must hold whole numbers, got dtype {category.dtype}")
+    if not np.array_equal(np.sort(order), np.arange(n)):
+        raise ValueError(f"order must hold each of the row numbers 0 to {n - 1} once")
+    if not (weight >= 0).all() or not np.isfinite(weight).all():
+        raise ValueError("sample_weight must hold finite numbers of at least 0, got others")
+    check_prior_weight(prior_weight)
+
+
+def check_prior_weight(a: Any, name: str = "prior_weight") -> None:
+    """Raise unless this is a finite number of at least 0."""
+    is_number = isinstance(a, Real | np.floating | np.integer) and not isinstance(a, bool)
+    if not is_number or not 0 <= float(a) < np.inf:
+        raise ValueError(f"{name} must be finite and at least 0, got {a!r}")
+
+
+def _statistics(
+    xp: Any,
+    category: Int[Array | np.ndarray, " n"],
+    target: Floats,
+    order: Int[Array | np.ndarray, " n"],
+    weight: Float[Array | np.ndarray, " n"],
+    prior: Float[Array | np.ndarray, " k"],
+    a: Float[Array | np.ndarray, ""],
+) -> Floats:
+    """Sort by category and place in the order, add up within each category, and sort back."""
+    by_order = category[order]
+    rows = order[xp.argsort(by_order, stable=True)]
+    place = _places(xp, category[rows])
+    terms = xp.concatenate([weight[:, None] * (target - prior[None]), weight[:, None]], axis=1)[rows]
+    before = _sums_before(xp, terms, place)
+    mass = before[:, -1:] + a
+    value = prior[None] + before[:, :-1] / xp.where(mass > 0, mass, 1)
+    value = xp.where((category[rows] < 0)[:, None], prior[None], value)
+    if xp is np:
+        found = np.empty_like(value)
+        found[rows] = value
+        return found
+    return jnp.zeros_like(value).at[rows].set(value)
+
+
+def _places(xp: Any, category: Int[Array | np.ndarray, " n"]) -> Int[Array | np.ndarray, " n"]:
+    """Number the rows of each category from 0, given sorted by it."""
+    number = xp.arange(len(category))
+    starts = xp.concatenate([xp.ones(min(len(category), 1), bool), category[1:] != category[:-1]])
+    return number - xp.maximum.accumulate(xp.where(starts, number, 0))
+
+
+def _sums_before(xp: Any, terms: Floats, place: Int[Array | np.ndarray, " n"]) -> Floats:
+    """Add up the rows of the same category above each row, by doubling: log2 of the longest category passes.
+
+    A cumulative sum over all rows would round by what is in other categories.
+    """
+    longest = len(terms) if xp is not np else int(place.max(initial=0)) + 1
+    sums, shift = terms, 1
+    while shift < longest:
+        sums = sums + xp.where(place[:, None] >= shift, _down(xp, sums, shift), 0)
+        shift *= 2
+    return xp.where(place[:, None] >= 1, _down(xp, sums, 1), 0)
+
+
+def _down(xp: Any, rows: Floats, by: int) -> Floats:
+    return xp.concatenate([xp.zeros_like(rows[:by]), rows[: len(rows) - by]])
+
+
+def in_average_rows(weight: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Make weights those of rows, as penalties read them: if they are below 1 on average, they become about 1.
+
+    The unit is a power of two, which rounds nothing; weights above 1 count rows.
+    """
+    average = min(float(weight[weight > 0].mean()), 1.0)
+    return weight / 2.0 ** np.round(np.log2(average))
+
+
+def category_statistics(
+    category: Int[np.ndarray, " n"],
+    n_categories: int,
+    target: Float[np.ndarray, "n k"],
+    weight: Float[np.ndarray, " n"],
+    prior: Float[np.ndarray, " k"],
+    prior_weight: float,
+) -> Float[np.ndarray, "c k"]:
+    """Return the smoothed mean target of all rows of each category: what rows that come later are given."""
+    known = category >= 0
+    index, mass = category[known], weight[known]
+    terms = mass[:, None] * (target[known] - prior)
+    sums = np.stack([np.bincount(index, column, n_categories) for column in terms.T], axis=1)
+    total = np.bincount(index, mass, n_categories)[:, None] + prior_weight
+    return prior + sums / np.where(total > 0, total, 1)
