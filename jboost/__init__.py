@@ -9,6 +9,7 @@ with _uncollected(lasting=True):
     from jboost import boosting, losses, metrics, samplers
     from jboost._bins import BinEdges, Binned, QuantileSketch, bin_features, sketch_edges
     from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
+    from jboost._model.linear import LinearModel
     from jboost._objective.base_score import best_constant
     from jboost._objective.batch import BatchLoss
     from jboost._objective.exact import Exact
@@ -29,6 +30,7 @@ with _uncollected(lasting=True):
 
 if typing.TYPE_CHECKING:
     from jboost import differentiable, distributions, explain, learners, plotting, textbook
+    from jboost.linear import fit_linear
     from jboost.sklearn import (
         AdaBoostClassifier,
         JBoostClassifier,
@@ -55,6 +57,7 @@ __all__ = [
     "LeafRule",
     "Leaves",
     "LineSearch",
+    "LinearModel",
     "Loss",
     "Metric",
     "Newton",
@@ -75,6 +78,7 @@ __all__ = [
     "distributions",
     "explain",
     "fit",
+    "fit_linear",
     "learners",
     "load",
     "losses",
@@ -111,6 +115,8 @@ def __getattr__(name: str) -> typing.Any:
         return importlib.import_module(f"jboost.{name}")
     if name == "boost":
         return importlib.import_module("jboost.textbook").boost
+    if name == "fit_linear":
+        return importlib.import_module("jboost.linear").fit_linear
     if name == "__version__":
         from jboost.io.archive import library_version
 

@@ -16,6 +16,7 @@ from jboost._bins.binning import (
 )
 from jboost._bins.categories import Categories
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
+from jboost._bins.matrix import read_matrix
 from jboost._bins.sketch import QuantileSketch
 from jboost._bins.streaming import sketch_edges
 from jboost._bins.table import Factor
@@ -33,6 +34,7 @@ __all__ = [
     "edges_from_exact",
     "read_bins",
     "read_column",
+    "read_matrix",
     "read_values",
     "sketch_edges",
 ]

@@ -1,0 +1,53 @@
+"""Read any two-dimensional input as a matrix of numbers, for models that need the numbers themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jboost._bins.binning import Binned
+from jboost._bins.table import read_table
+from jboost._runtime.typing import is_traced
+
+
+def read_matrix(X: Any, missing: float | None = None) -> Float[np.ndarray | Array, "n f"]:
+    """Return the numbers of X: float64 on the host with NaN where one is missing, or a traced array as it is.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where X is not two-dimensional, has no rows or no columns, or holds categories or infinite numbers.
+    """
+    if isinstance(X, Binned):
+        raise TypeError("X must hold the numbers themselves here, got a Binned, which holds codes of them")
+    if is_traced(X):
+        matrix = jnp.asarray(X, jnp.result_type(float))
+        if matrix.ndim != 2:
+            raise ValueError(f"X must have shape [n f], got {matrix.shape}")
+        return matrix
+    table = read_table(X, missing)
+    if 0 in table.shape:
+        raise ValueError(
+            f"X must have rows and columns, got shape {table.shape}: 0 feature(s) or sample(s) in it, while a minimum "
+            "of 1 is required"
+        )
+    for j, is_categorical in enumerate(table.categorical):
+        if is_categorical:
+            raise TypeError(
+                f"X must hold numbers here, got categories in {table.label(j)}; encode them, for example by "
+                "sklearn.preprocessing.OneHotEncoder"
+            )
+    if table.matrix is not None:
+        values = np.array(table.matrix, np.float64)
+    else:
+        values = np.empty(table.shape)
+        for j in range(table.shape[1]):
+            values[:, j] = table.numbers(j)
+    infinite = np.isinf(values)
+    if infinite.any():
+        row, j = np.argwhere(infinite)[0]
+        raise ValueError(f"X must be finite or missing, got {values[row, j]} in {table.label(j)}, row {row}")
+    return values
