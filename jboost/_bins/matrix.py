@@ -9,8 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jboost._bins.binning import Binned
-from jboost._bins.table import read_table
+from jboost._bins.table import HOW_TO_HAVE_CATEGORIES, read_table
 from jboost._runtime.typing import is_traced
+
+HOW_TO_ENCODE = "; encode it, for example by sklearn.preprocessing.OneHotEncoder"
 
 
 def read_matrix(X: Any, missing: float | None = None) -> Float[np.ndarray | Array, "n f"]:
@@ -36,16 +38,16 @@ def read_matrix(X: Any, missing: float | None = None) -> Float[np.ndarray | Arra
         )
     for j, is_categorical in enumerate(table.categorical):
         if is_categorical:
-            raise TypeError(
-                f"X must hold numbers here, got categories in {table.label(j)}; encode them, for example by "
-                "sklearn.preprocessing.OneHotEncoder"
-            )
+            raise TypeError(f"X must hold numbers in {table.label(j)}, got categories{HOW_TO_ENCODE}")
     if table.matrix is not None:
         values = np.array(table.matrix, np.float64)
     else:
         values = np.empty(table.shape)
-        for j in range(table.shape[1]):
-            values[:, j] = table.numbers(j)
+        try:
+            for j in range(table.shape[1]):
+                values[:, j] = table.numbers(j)
+        except TypeError as error:  # a linear function has no other use for categories
+            raise TypeError(str(error).replace(HOW_TO_HAVE_CATEGORIES, HOW_TO_ENCODE)) from error
     infinite = np.isinf(values)
     if infinite.any():
         row, j = np.argwhere(infinite)[0]

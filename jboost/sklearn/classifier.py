@@ -182,6 +182,16 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         for score in self._staged_raw_score(X, offset):
             yield self._decision(score)
 
+    @property
+    def coef_(self) -> Float[np.ndarray, "k f"]:
+        """Coefficients of a linear function: one row of them for two classes, as in scikit-learn."""
+        return np.asarray(self._linear("coef_").coef, np.float64)
+
+    @property
+    def intercept_(self) -> Float[np.ndarray, " k"]:
+        """Score of a row of zeros."""
+        return np.asarray(self._linear("intercept_").intercept, np.float64)
+
     def _label(self, probability: Float[np.ndarray, "n classes"]) -> np.ndarray:
         if self.multilabel_:
             return (probability > 0.5).astype(int)
