@@ -102,7 +102,7 @@ def fit_linear(
         L2 and L1 penalty on the coefficients, in the units of the columns as they are given.
     penalties : {"relative", "absolute"}
         How they are read: in average rows and average gradients where boosting starts, as in `jboost.Spec`, so that
-        weights, targets and losses of other units change nothing; or "absolute", as in the formula above. Then, with n
+        targets and losses in other units change nothing; or "absolute", as in the formula above. Then, with n
         rows of weight 1, reg_lambda is `alpha` of scikit-learn's `Ridge` and 1 / C of its `LogisticRegression`, and
         reg_alpha is n `alpha` of its `Lasso` and 1 / C. XGBoost's penalties are these over the sum of the weights.
     sample_weight : float [n], optional
