@@ -1,4 +1,4 @@
-"""The linear booster: scikit-learn's linear models at convergence, a pass by hand, XGBoost's gblinear, transformations."""
+"""The linear booster: scikit-learn's linear models at convergence, a pass by hand, XGBoost's gblinear."""
 
 from __future__ import annotations
 
@@ -69,9 +69,7 @@ def test_logistic_converges_to_logistic_regression(reg_lambda, reg_alpha, x64):
 
 
 def test_softmax_converges_to_multinomial_regression(x64):
-    model, history = fit_linear(
-        losses.softmax(3), X, CLASS, reg_lambda=1.0, **{**PLAIN, "n_estimators": 2000}
-    )
+    model, history = fit_linear(losses.softmax(3), X, CLASS, reg_lambda=1.0, **PLAIN)
     probability, coef = softmax(np.asarray(model.predict(X)), axis=1), np.asarray(model.coef)
     g = probability - np.eye(3)[CLASS]
     np.testing.assert_allclose(g.sum(axis=0), 0, atol=1e-9)  # the conditions of the minimum
@@ -169,7 +167,7 @@ def test_the_objective_never_rises(selector, x64):
     for rate in (1.0, 1.9):
         model, history = fit_linear(
             losses.softmax(3), same, CLASS, feature_selector=selector, reg_lambda=0.1, reg_alpha=0.1,
-            **{**PLAIN, "n_estimators": 2000, "learning_rate": rate},
+            **{**PLAIN, "learning_rate": rate},
         )  # fmt: skip
         coef = np.asarray(model.coef_path)
         penalty = 0.05 * np.sum(coef**2, axis=(1, 2)) + 0.1 * np.sum(np.abs(coef), axis=(1, 2))
@@ -188,7 +186,7 @@ def test_units_of_target_loss_and_columns_change_nothing():
     unit = np.array([1e-6, 1e6, 1.0, 1e9])
     model, _ = fit_linear(losses.squared_error, X * unit, Y, reg_lambda=0.0, **options)
     np.testing.assert_allclose(model.coef[0] * unit, free.coef[0], rtol=1e-3)
-    far = X + [1e6, 0.0, 0.0, -1e7]
+    far = X + np.array([1e6, 0.0, 0.0, -1e7])
     model, _ = fit_linear(losses.squared_error, far, Y, reg_lambda=0.0, **options)
     np.testing.assert_allclose(model.predict(far), free.predict(X), atol=2e-3)
 

@@ -123,6 +123,7 @@ def step(problem: Problem, state: State, number: Array) -> State:
     quadratic = Quadratic(problem.columns, g, h, state.coef, *_penalties(problem, state))
     key = jax.random.fold_in(state.key, number)
     moved = move(quadratic, spec.feature_selector, spec.n_steps, problem.hyper.learning_rate, key)
+    moved = _as_it_bends(loss, state, rows, quadratic, moved)
     length = jax.lax.stop_gradient(_length(problem, loss, state, quadratic, moved, found.value))
     score = state.score + length * moved.score.T
     coef, constant = state.coef + length * moved.coef, state.constant + length * moved.constant
@@ -141,6 +142,28 @@ def _penalties(problem: Problem, state: State) -> tuple[Float[Array, "k f"], Flo
         return jnp.broadcast_to(number.reshape(-1, 1) / unit, shape)
 
     return by_column(hyper.reg_lambda, jnp.square(deviation)), by_column(hyper.reg_alpha, deviation)
+
+
+def _as_it_bends(loss: Any, state: State, rows: Rows, quadratic: Quadratic, moved: Move) -> Move:
+    """Shorten a move along which the loss bends more than the diagonal of its Hessian says.
+
+    That is so where outputs, or rows, depend on each other: all classes that move at once bend a softmax up to twice
+    as much.
+    """
+    depends = loss.needs_all_rows or state.score.shape[1] > 1
+    if not depends or loss.hessian == "first_order" or loss.curvature is not None:
+        return moved
+
+    def along(length: Array) -> Array:
+        values = value_by_row(loss, state.score + length * moved.score.T, rows)
+        return jnp.sum(jnp.where(rows.weight > 0, rows.weight * values, 0))
+
+    zero, one = jnp.zeros((), state.score.dtype), jnp.ones((), state.score.dtype)
+    bends = jax.jvp(lambda length: jax.jvp(along, (length,), (one,))[1], (zero,), (one,))[1]
+    said = jnp.sum(quadratic.h * jnp.square(moved.score))
+    more = bends > said
+    length = jnp.where(more, said / jnp.where(more, bends, 1), 1)
+    return Move(*(length * part for part in moved))
 
 
 def _length(
