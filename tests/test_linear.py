@@ -69,7 +69,9 @@ def test_logistic_converges_to_logistic_regression(reg_lambda, reg_alpha, x64):
 
 
 def test_softmax_converges_to_multinomial_regression(x64):
-    model, history = fit_linear(losses.softmax(3), X, CLASS, reg_lambda=1.0, **PLAIN)
+    model, history = fit_linear(
+        losses.softmax(3), X, CLASS, reg_lambda=1.0, **{**PLAIN, "n_estimators": 2000}
+    )
     probability, coef = softmax(np.asarray(model.predict(X)), axis=1), np.asarray(model.coef)
     g = probability - np.eye(3)[CLASS]
     np.testing.assert_allclose(g.sum(axis=0), 0, atol=1e-9)  # the conditions of the minimum
@@ -167,7 +169,7 @@ def test_the_objective_never_rises(selector, x64):
     for rate in (1.0, 1.9):
         model, history = fit_linear(
             losses.softmax(3), same, CLASS, feature_selector=selector, reg_lambda=0.1, reg_alpha=0.1,
-            **{**PLAIN, "learning_rate": rate},
+            **{**PLAIN, "n_estimators": 2000, "learning_rate": rate},
         )  # fmt: skip
         coef = np.asarray(model.coef_path)
         penalty = 0.05 * np.sum(coef**2, axis=(1, 2)) + 0.1 * np.sum(np.abs(coef), axis=(1, 2))
