@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from jboost._bins import read_matrix
 from jboost._runtime.arguments import as_offset
+from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import as_array, identity, is_traced, pytree, static_field
 
 
@@ -94,6 +95,7 @@ class LinearModel:
             f"n_outputs={self.base.shape[0]})"
         )
 
+    @moves_arrays
     def predict(self, X: Any, offset: Any = None) -> Float[Array, "n *k"]:
         """Return the raw scores of rows [n f]: `model.inverse_link` makes predictions of them.
 
@@ -107,11 +109,13 @@ class LinearModel:
         rows, start = self._read(X, offset)
         return self._shaped(rows, start, self.coef, self.constant)
 
+    @moves_arrays
     def staged_predict(self, X: Any, offset: Any = None) -> Iterator[Float[Array, "n *k"]]:
         """Yield the raw scores after one round, two rounds, and so on."""
         rows, start = self._read(X, offset)
-        for coef, constant in zip(self.coef_path, self.constant_path, strict=True):
-            yield self._shaped(rows, start, coef, constant)
+        paths = self.coef_path, self.constant_path
+        paths = paths if is_traced(paths) else tuple(map(np.asarray, paths))
+        return (self._shaped(rows, start, *after) for after in zip(*paths, strict=True))
 
     def truncate(self, n_rounds: int) -> LinearModel:
         """Return the model as it was after so many rounds, 0 to `n_rounds`."""
@@ -143,8 +147,14 @@ class LinearModel:
 def around(matrix: Any, center: Any) -> Any:
     """Return columns less their centers, and 0 for what is missing; on the host in float64 unless one is traced."""
     numpy = jnp if is_traced(matrix, center) else np
-    difference = numpy.asarray(matrix) - numpy.asarray(center, matrix.dtype)[None]
+    matrix = as_floats(matrix, numpy)
+    difference = matrix - numpy.asarray(center, matrix.dtype)[None]
     return numpy.where(numpy.isnan(difference), numpy.zeros_like(difference), difference)
+
+
+def as_floats(matrix: Any, numpy: Any) -> Any:
+    """Return a matrix for NumPy as it is, and for JAX in its precision."""
+    return matrix if numpy is np else jnp.asarray(matrix, jnp.result_type(float))
 
 
 def dot(left: Any, right: Any) -> Any:

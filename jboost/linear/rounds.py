@@ -135,13 +135,14 @@ def step(problem: Problem, state: State, number: Array) -> State:
 def _penalties(problem: Problem, state: State) -> tuple[Float[Array, "k f"], Float[Array, "k f"]]:
     """Return the penalties of coefficients of columns of deviation 1."""
     assert problem.units is not None
-    hyper, deviation = problem.units.for_leaves(problem.hyper), problem.deviation[None]
-    shape = state.coef.shape
+    hyper, unit = problem.units.for_leaves(problem.hyper), 1 / problem.deviation[None]
 
-    def by_column(number: Array, unit: Array) -> Float[Array, "k f"]:
-        return jnp.broadcast_to(number.reshape(-1, 1) / unit, shape)
+    def by_column(number: Array) -> Float[Array, "k f"]:
+        return jnp.broadcast_to(number.reshape(-1, 1) * unit, state.coef.shape)
 
-    return by_column(hyper.reg_lambda, jnp.square(deviation)), by_column(hyper.reg_alpha, deviation)
+    return by_column(hyper.reg_lambda) * unit, by_column(
+        hyper.reg_alpha
+    )  # a square of the deviation might vanish
 
 
 def _as_it_bends(loss: Any, state: State, rows: Rows, quadratic: Quadratic, moved: Move) -> Move:

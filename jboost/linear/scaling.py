@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jboost._model.linear import around
+from jboost._model.linear import around, as_floats
 from jboost._runtime.padding import pad_axis
 from jboost._runtime.typing import as_array, is_traced
 
@@ -25,6 +25,7 @@ class Scale(NamedTuple):
 def find_scale(matrix: Any, weight: Any) -> Scale:
     """Find the weighted means and deviations: in float64 on the host, unless something is traced."""
     numpy = jnp if is_traced(matrix, weight) else np
+    matrix = as_floats(matrix, numpy)
     given = numpy.asarray(weight, matrix.dtype)[:, None]
     there = ~numpy.isnan(matrix) & (given > 0)
     share = numpy.where(there, given, 0)
@@ -44,6 +45,7 @@ def standardised(matrix: Any, scale: Scale, n_rows: int) -> Float[Array, "f n"]:
     """Return the columns in their units, one after the other; zeros for what is constant or missing, or no row."""
     traced = is_traced(matrix, scale)
     numpy = jnp if traced else np
+    matrix = as_floats(matrix, numpy)
     deviation = numpy.asarray(scale.deviation, matrix.dtype)
     inverse = numpy.where(deviation > 0, 1 / numpy.where(deviation > 0, deviation, 1), 0)
     columns = (around(matrix, scale.center) * inverse[None]).T
