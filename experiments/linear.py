@@ -41,6 +41,11 @@ FUNCTIONS = ("concrete", "wine_quality", "ames_housing", "spambase", "credit_def
 LEAVES = ("concrete", "wine_quality", "california_housing", "protein_casp", "spambase", "credit_default")
 SELECTORS = ("cyclic", "shuffle", "random", "greedy", "thrifty", "block")
 DEPTH, RATE, TREES = 4, 0.1, 200
+HYPER = jboost.Hyper(learning_rate=1.0, reg_lambda=1.0, min_child_weight=5.0)
+LEARNERS = {
+    "constant": learners.Tree(DEPTH, hyper=HYPER),
+    "linear": learners.LinearTree(DEPTH, hyper=HYPER),
+}
 FLOOR = 1e-6  # of the picture: float32 tells no more
 
 Split = tuple[pd.DataFrame, np.ndarray, pd.DataFrame, np.ndarray]
@@ -60,10 +65,9 @@ def read(data: Any, seed: int, rows: int) -> Split:
 def encoded(model: Any) -> Any:
     """Put one-hot codes, means for missing values and a standard scale before a model."""
     kinds = make_column_selector(dtype_exclude="number")
-    columns = make_column_transformer(
-        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), kinds),
-        remainder=SimpleImputer(keep_empty_features=True),
-    )
+    means: Any = SimpleImputer(keep_empty_features=True)
+    codes = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    columns = make_column_transformer((codes, kinds), remainder=means)
     return make_pipeline(columns, StandardScaler(), model)
 
 
@@ -94,8 +98,7 @@ def leaves(split: Split, loss: Any, task: str) -> list[float]:
     """Return the errors of boosted trees with constant and with linear leaves."""
     X, y, X_test, y_test = split
     found = []
-    hyper = jboost.Hyper(learning_rate=1.0, reg_lambda=1.0, min_child_weight=5.0)
-    for learner in (learners.Tree(DEPTH, hyper=hyper), learners.LinearTree(DEPTH, hyper=hyper)):
+    for learner in LEARNERS.values():
         model, _ = jboost.boost(loss, learner, X, y, n_estimators=TREES, learning_rate=RATE)
         predicted = np.asarray(model.inverse_link(model.predict(X_test)), np.float64)
         measure = root_mean_squared_error if task == "regression" else log_loss
@@ -155,7 +158,7 @@ def curves(split: Split) -> dict[str, list[float]]:
     """Return the test error after each round, by constant and by linear leaves."""
     X, y, X_test, y_test = split
     found = {}
-    for name, learner in (("constant", learners.Tree(DEPTH)), ("linear", learners.LinearTree(DEPTH))):
+    for name, learner in LEARNERS.items():
         model, _ = jboost.boost(losses.squared_error, learner, X, y, n_estimators=TREES, learning_rate=RATE)
         found[name] = [
             float(np.sqrt(np.mean((np.asarray(score) - y_test) ** 2)))

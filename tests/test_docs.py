@@ -125,6 +125,7 @@ def test_all_lists_public_names_once_and_nothing_else() -> None:
         for name in (
             "AdaBoostClassifier",
             "boost",
+            "fit_linear",
             "JBoostClassifier",
             "JBoostDistribution",
             "JBoostRegressor",

@@ -30,7 +30,7 @@ from jboost.sklearn.starting import Start
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class JBoostClassifier(ClassifierMixin, Boosting):
-    """Gradient-boosted trees for classification, with any JAX loss.
+    """Gradient-boosted trees, or a linear function, for classification, with any JAX loss.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         Whether several labels may hold at once: y was 0 and 1 in k columns. Each has a score and a probability of its
         own, as in scikit-learn's `MLPClassifier`.
 
-    The other attributes are those of `JBoostRegressor`.
+    The other attributes are those of `JBoostRegressor`; for two classes `coef_` is [1 f] and `intercept_` [1], as in
+    scikit-learn.
 
     Notes
     -----
