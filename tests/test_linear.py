@@ -387,7 +387,7 @@ def test_a_model_comes_back_from_a_file(tmp_path):
         ({"valid": (X[:, :2], Y)}, "valid.0.: X must have the 4 columns of X, got 2"),
         ({"X": X[:-1]}, "y must have one entry for each of the 59 rows of X"),
         ({"X": np.where(X > 1, np.inf, X)}, "X must be finite or missing"),
-        ({"X": X[:0]}, "X must have rows and columns"),
+        ({"X": X[:0]}, "X must not be empty"),
         ({"X": X[:, 0]}, "X must be a 2-D array"),
         ({"y": Y * np.nan}, "y must be finite"),
         ({"missing": np.inf}, "missing must be finite"),

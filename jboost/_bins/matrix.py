@@ -21,7 +21,7 @@ def read_matrix(X: Any, missing: float | None = None) -> Float[np.ndarray | Arra
     Raises
     ------
     TypeError, ValueError
-        Where X is not two-dimensional, has no rows or no columns, or holds categories or infinite numbers.
+        Where X is not two-dimensional, or holds categories or infinite numbers.
     """
     if isinstance(X, Binned):
         raise TypeError("X must hold the numbers themselves here, got a Binned, which holds codes of them")
@@ -31,11 +31,6 @@ def read_matrix(X: Any, missing: float | None = None) -> Float[np.ndarray | Arra
             raise ValueError(f"X must have shape [n f], got {matrix.shape}")
         return matrix
     table = read_table(X, missing)
-    if 0 in table.shape:
-        raise ValueError(
-            f"X must have rows and columns, got shape {table.shape}: 0 feature(s) or sample(s) in it, while a minimum "
-            "of 1 is required"
-        )
     for j, is_categorical in enumerate(table.categorical):
         if is_categorical:
             raise TypeError(f"X must hold numbers in {table.label(j)}, got categories{HOW_TO_ENCODE}")

@@ -12,6 +12,7 @@ import numpy as np
 
 from jboost._bins import read_matrix
 from jboost._bins.arguments import check_missing
+from jboost._bins.table import check_not_empty
 from jboost._model.linear import LinearModel
 from jboost._objective.derivatives import explained
 from jboost._objective.loss import as_loss
@@ -178,6 +179,7 @@ def fit_linear(
     given = (X, y, hyper, sample_weight, valid, offset, base_score, key, metric)
     traced = resolved.traced or is_traced(*given)
     matrix = read_matrix(X, missing)
+    check_not_empty(matrix.shape)
     spec = _choices(n_estimators, feature_selector, top_k, n_iter_no_change, penalties, matrix.shape[1])
     with contextlib.nullcontext() if traced else kept_concrete():
         rows = RowArguments(matrix, y, sample_weight, offset, groups, NAMES)

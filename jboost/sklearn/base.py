@@ -320,7 +320,10 @@ class Boosting(Reading, Parameters):
         return bin_features(X, edges=train.edges) if self.booster == "tree" else self._numbers(X)
 
     def _numbers(self, X: Any) -> Float[np.ndarray, "n f"]:
-        return np.asarray(read_matrix(X, check_missing(self.missing)))
+        try:
+            return np.asarray(read_matrix(X, check_missing(self.missing)))
+        except TypeError as error:  # in words that scikit-learn's checks of an estimator look for
+            raise TypeError(f"{error} (float: argument must be a string or a number)") from error
 
     def _fit_linear(
         self,
