@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,6 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Quantile
 
 import jboost
 from jboost import JBoostClassifier, JBoostDistribution, JBoostRegressor, fit_linear, losses
-from jboost.linear.passes import FeatureSelector
 
 N, F = 60, 4
 RNG = np.random.default_rng(0)
@@ -31,7 +30,10 @@ def coef_of(model: Any) -> np.ndarray:
     return np.append(np.ravel(model.coef), np.ravel(model.intercept))
 
 
-@pytest.mark.parametrize("selector", get_args(FeatureSelector))
+DRAWN = [pytest.param(name, marks=pytest.mark.slow) for name in ("shuffle", "random")]
+
+
+@pytest.mark.parametrize("selector", ["cyclic", "greedy", "thrifty", "block", *DRAWN])
 def test_squared_error_converges_to_ridge_lasso_and_elastic_net(selector, x64):
     peers = {
         (3.0, 0.0): Ridge(alpha=3.0).fit(X, Y, WEIGHT),
@@ -262,6 +264,7 @@ def risk(numbers: Any) -> Any:
     return jnp.mean(jnp.logaddexp(0, score) - y * score)
 
 
+@pytest.mark.slow
 def test_vmap_and_derivatives_by_the_penalties(x64):
     at, step = np.array([0.7, 0.4]), 1e-5
     points = np.concatenate([at[None] + step * np.eye(2), at[None] - step * np.eye(2), at[None]])
@@ -404,8 +407,8 @@ def test_codes_and_categories_are_refused():
         fit_linear(losses.squared_error, jboost.bin_features(X), Y)
     with pytest.raises(TypeError, match="column 0, got str; encode it"):
         fit_linear(losses.squared_error, np.full((N, 1), "a", object), Y)
-    model, _ = fit_linear(losses.squared_error, X, Y, n_estimators=5)
+    model, _ = fit_linear(losses.squared_error, X, Y, n_estimators=60)
     with pytest.raises(ValueError, match="X must have the 4 columns of fit, got 2"):
         model.predict(X[:, :2])
-    with pytest.raises(ValueError, match="n_rounds must be between 0 and 5"):
-        model.truncate(6)
+    with pytest.raises(ValueError, match="n_rounds must be between 0 and 60"):
+        model.truncate(61)

@@ -37,8 +37,11 @@ def path_of(splits: Any, leaf: int, symmetric: bool) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("policy", ["depthwise", "symmetric"])
-@pytest.mark.parametrize("loss", [losses.squared_error, losses.logistic], ids=["squared_error", "logistic"])
+@pytest.mark.parametrize(
+    ("loss", "policy"),
+    [(losses.squared_error, "symmetric"), (losses.logistic, "depthwise")],
+    ids=["ls", "logistic"],
+)
 def test_a_leaf_is_a_ridge_in_the_columns_of_its_path(loss, policy, x64):
     y = Y if loss is losses.squared_error else LABEL
     learner = learners.LinearTree(DEPTH, policy, linear_lambda=PENALTY)
@@ -68,7 +71,7 @@ def test_a_leaf_is_a_ridge_in_the_columns_of_its_path(loss, policy, x64):
     np.testing.assert_allclose(np.asarray(model.predict(X)) - base, expected, rtol=1e-8, atol=1e-10)
 
 
-def test_a_line_is_found_by_one_tree_and_the_penalty_has_a_derivative():
+def test_a_line_is_found_by_one_tree():
     line = 3 * FILLED[:, 0] - 2
     found, _ = boost(
         losses.squared_error, learners.LinearTree(DEPTH, linear_lambda=1e-4), FILLED[:, :1], line, n_estimators=1,
@@ -76,6 +79,9 @@ def test_a_line_is_found_by_one_tree_and_the_penalty_has_a_derivative():
     )  # fmt: skip
     np.testing.assert_allclose(found.predict(FILLED[:, :1]), line, atol=1e-3)
 
+
+@pytest.mark.slow
+def test_the_penalty_has_a_derivative(x64):
     def loss_of(penalty: Any) -> Any:
         learner = learners.LinearTree(DEPTH, linear_lambda=penalty)
         return boost(losses.squared_error, learner, X, Y, n_estimators=2)[1].train_loss[-1]
@@ -87,6 +93,7 @@ def test_a_line_is_found_by_one_tree_and_the_penalty_has_a_derivative():
         np.testing.assert_allclose(gradient[1], (values[2] - values[0]) / 2e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_units_change_nothing_and_several_outputs_have_their_own_lines():
     learner = learners.LinearTree(DEPTH, hyper=Hyper(learning_rate=1.0, reg_lambda=0.0, min_child_weight=5.0))
     both = np.column_stack([Y, -Y])
