@@ -255,6 +255,21 @@ def test_rounds_stop_early_at_the_best_one():
     np.testing.assert_allclose(scores, whole.valid_metric, rtol=1e-5)
 
 
+@pytest.mark.slow
+def test_under_jit_the_rounds_after_the_best_repeat_it():
+    options: dict[str, Any] = {
+        "n_estimators": 60,
+        "reg_lambda": 0.0,
+        "valid": (X[12:], Y[12:]),
+        "n_iter_no_change": 4,
+    }
+    noisy = Y[:12] + 5 * np.random.default_rng(3).normal(size=12)
+    model, history = fit_linear(losses.squared_error, X[:12], noisy, **options)
+    inside, told = jax.jit(lambda y: fit_linear(losses.squared_error, X[:12], y, **options))(noisy)
+    assert told.best_round == history.best_round < 55
+    np.testing.assert_allclose(inside.coef, model.coef, rtol=1e-4)
+
+
 def risk(numbers: Any) -> Any:
     """Return the loss of rows held out, given two penalties."""
     model, _ = fit_linear(
@@ -333,6 +348,10 @@ def test_an_estimator_stops_early_by_metrics_of_any_kind():
 def test_parameters_and_attributes_of_the_other_booster_are_refused():
     for parameters, name in [
         ({"booster": "dart"}, "booster must be one of 'tree', 'linear'"),
+        (
+            {"booster": "linear", "categorical_features": np.ones(F, bool)},
+            "categorical_features is a parameter",
+        ),
         ({"booster": "linear", "max_depth": 3}, "max_depth is a parameter of booster='tree'"),
         ({"booster": "linear", "sampler": "goss"}, "sampler is a parameter of booster='tree'"),
         ({"booster": "linear", "warm_start": True}, "warm_start is a parameter"),

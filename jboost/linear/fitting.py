@@ -140,7 +140,7 @@ def fit_linear(
     -----
     All rounds are one compiled scan. Inside, columns have a mean of 0 and a deviation of 1, so that the constant waits
     for no coefficient, and penalties are scaled to match: neither the minimum nor a pass over columns of mean 0 depends
-    on it. Inside `jit`, `vmap` and `grad` all rounds are kept; those after early stopping repeat the last.
+    on it. Inside `jit`, `vmap` and `grad` all rounds are kept; with early stopping those after the best repeat it.
 
     A loss with ``hessian="first_order"`` takes steps of the gradient's length, of which 41 multiples are tried. Where
     it has a kink, as absolute errors have, coordinate descent may end short of the minimum.
@@ -198,7 +198,7 @@ def fit_linear(
             rounds = (run if traced else program(run))(in_rounds, key)
         model = _model(problem, scale, rounds, missing)
         if traced:
-            return model, _traced_history(problem, rounds)
+            return _after_best_repeated(problem, model, rounds)
         return _cut(problem, model, rounds, valid if on_host else None)
 
 
@@ -296,13 +296,20 @@ def _model(problem: Problem, scale: Scale, rounds: Round, missing: float | None)
     )
 
 
-def _traced_history(problem: Problem, rounds: Round) -> History:
-    """Say what happened in rounds none of which can be dropped."""
+def _after_best_repeated(problem: Problem, model: LinearModel, rounds: Round) -> tuple[LinearModel, History]:
+    """Under a transformation no round can be dropped: after early stopping they repeat the best one."""
     n_rounds = problem.spec.n_estimators
-    if problem.valid is None:
-        return History(rounds.train_loss, np.full(n_rounds, np.nan, rounds.train_loss.dtype), n_rounds - 1)
-    best = jnp.argmin(signed(rounds.valid_metric, problem.metric)) if n_rounds else jnp.asarray(-1)
-    return History(rounds.train_loss, rounds.valid_metric, best)
+    if problem.valid is None or n_rounds == 0:
+        none = np.full(n_rounds, np.nan, rounds.train_loss.dtype)
+        return model, History(rounds.train_loss, none, n_rounds - 1)
+    numbers = jnp.arange(n_rounds, dtype=jnp.int32)
+    best = jnp.max(jnp.where(rounds.since_best == 0, numbers, 0))
+    history = History(rounds.train_loss, rounds.valid_metric, best)
+    if problem.spec.n_iter_no_change is None:
+        return model, history
+    place = jnp.minimum(numbers, best)
+    paths = {"coef_path": model.coef_path[place], "constant_path": model.constant_path[place]}
+    return dataclasses.replace(model, **paths), history
 
 
 def _cut(

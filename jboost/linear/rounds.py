@@ -75,6 +75,7 @@ class Round(NamedTuple):
     constant: Float[Array, " k"]
     train_loss: Float[Array, ""]
     valid_metric: Float[Array, ""]
+    since_best: Int[Array, ""]
 
 
 def start(problem: Problem, key: Array) -> State:
@@ -107,7 +108,9 @@ def run(problem: Problem, key: Array) -> Round:
             state = jax.lax.cond(
                 has_ended, lambda state: state, lambda state: step(problem, state, number), state
             )
-        return state, Round(state.coef, state.constant, state.train_loss, state.valid_metric)
+        return state, Round(
+            state.coef, state.constant, state.train_loss, state.valid_metric, state.since_best
+        )
 
     return jax.lax.scan(one, start(problem, key), jnp.arange(problem.spec.n_estimators, dtype=jnp.int32))[1]
 
@@ -140,9 +143,8 @@ def _penalties(problem: Problem, state: State) -> tuple[Float[Array, "k f"], Flo
     def by_column(number: Array) -> Float[Array, "k f"]:
         return jnp.broadcast_to(number.reshape(-1, 1) * unit, state.coef.shape)
 
-    return by_column(hyper.reg_lambda) * unit, by_column(
-        hyper.reg_alpha
-    )  # a square of the deviation might vanish
+    l2 = by_column(hyper.reg_lambda) * unit  # the square of a deviation might vanish
+    return l2, by_column(hyper.reg_alpha)
 
 
 def _as_it_bends(loss: Any, state: State, rows: Rows, quadratic: Quadratic, moved: Move) -> Move:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from jboost._spec import Hyper, Spec
 
 BOOSTERS = ("tree", "linear")
@@ -33,7 +35,8 @@ def check_booster(estimator: Any) -> None:
     defaults = {one.name: one.default for one in dataclasses.fields(estimator)}
     for name in foreign:
         value = getattr(estimator, name)
-        if value is not defaults[name] and value != defaults[name]:
+        is_default = value is defaults[name] or (np.ndim(value) == 0 and value == defaults[name])
+        if not is_default:
             raise ValueError(
                 f"{name} is a parameter of booster={other!r}; with booster={booster!r} it must be left at its default, "
                 f"{defaults[name]!r}, got {value!r}"

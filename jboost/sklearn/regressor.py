@@ -101,7 +101,8 @@ class JBoostRegressor(RegressorMixin, Boosting):
     Attributes
     ----------
     model_ : Ensemble or LinearModel
-        The model, a pytree for `jboost.predict`, `jboost.save` and your own JAX programs.
+        The model, a pytree for `jboost.predict` (a LinearModel has a `predict` of its own), `jboost.save` and your own
+        JAX programs.
     coef_ : float64 [f], or [k f] for k outputs
     intercept_ : float, or float64 [k]
         With ``booster="linear"``: the score is ``intercept_ + X @ coef_.T``, a missing value being the mean.
