@@ -46,10 +46,10 @@ class LinearModel:
     >>> import numpy as np, jboost
     >>> X = np.arange(8.0)[:, None]
     >>> model, _ = jboost.fit_linear(jboost.losses.squared_error, X, 2 * X[:, 0] + 1, reg_lambda=0.0, n_estimators=50)
-    >>> model.coef.round(3).tolist(), model.intercept.round(3).tolist()
-    ([[2.0]], [1.0])
-    >>> model.predict([[10.0]]).round(3).tolist(), model.truncate(1).n_rounds
-    ([21.0], 1)
+    >>> bool(abs(model.coef[0, 0] - 2) < 1e-3), bool(abs(model.intercept[0] - 1) < 1e-3)
+    (True, True)
+    >>> bool(abs(model.predict([[10.0]])[0] - 21) < 1e-3), model.truncate(1).n_rounds
+    (True, 1)
     """
 
     base: Float[Array, " k"]

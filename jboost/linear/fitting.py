@@ -157,9 +157,10 @@ def fit_linear(
     >>> import numpy as np, jboost
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> y = X @ [1.0, -2.0, 0.0] + 3
-    >>> model, history = jboost.fit_linear(jboost.losses.squared_error, X, y, reg_lambda=0.0, reg_alpha=0.1)
-    >>> bool(model.coef[0, 2] == 0), bool(abs(model.intercept[0] - 3) < 0.1)
-    (True, True)
+    >>> options = {"reg_lambda": 0.0, "reg_alpha": 5.0, "learning_rate": 1.0}
+    >>> model, history = jboost.fit_linear(jboost.losses.squared_error, X, y, **options)
+    >>> (model.coef[0] == 0).tolist(), bool(abs(model.intercept[0] - 3) < 0.1)
+    ([False, False, True], True)
 
     The gradient of a validation loss by the penalty:
 
