@@ -17,6 +17,7 @@ with _uncollected(lasting=True):
         sketch_edges,
     )
     from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
+    from jboost._model.linear import LinearModel
     from jboost._objective.base_score import best_constant
     from jboost._objective.batch import BatchLoss
     from jboost._objective.exact import Exact
@@ -37,6 +38,7 @@ with _uncollected(lasting=True):
 
 if typing.TYPE_CHECKING:
     from jboost import differentiable, distributions, explain, learners, plotting, textbook
+    from jboost.linear import fit_linear
     from jboost.sklearn import (
         AdaBoostClassifier,
         JBoostClassifier,
@@ -64,6 +66,7 @@ __all__ = [
     "LeafRule",
     "Leaves",
     "LineSearch",
+    "LinearModel",
     "Loss",
     "Metric",
     "Newton",
@@ -86,6 +89,7 @@ __all__ = [
     "distributions",
     "explain",
     "fit",
+    "fit_linear",
     "learners",
     "load",
     "losses",
@@ -124,6 +128,8 @@ def __getattr__(name: str) -> typing.Any:
         return importlib.import_module(f"jboost.{name}")
     if name == "boost":
         return importlib.import_module("jboost.textbook").boost
+    if name == "fit_linear":
+        return importlib.import_module("jboost.linear").fit_linear
     if name == "__version__":
         from jboost.io.archive import library_version
 

@@ -65,7 +65,9 @@ LONG = (  # pages whose examples take long, or import a library that does
     "files.md",
     "how-to-extend.md",
     "learned-losses.md",
+    "linear.md",
     "numpyro.md",
+    "ordered.md",
     "sharding.md",
     "simulator.md",
     "tree-boost.md",
@@ -125,6 +127,7 @@ def test_all_lists_public_names_once_and_nothing_else() -> None:
         for name in (
             "AdaBoostClassifier",
             "boost",
+            "fit_linear",
             "JBoostClassifier",
             "JBoostDistribution",
             "JBoostRegressor",

@@ -19,7 +19,14 @@ from jboost._bins.categories import category_codes, category_tables
 from jboost._bins.device import are_equal, count_below, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features
 from jboost._bins.finding import find_edges, map_columns
-from jboost._bins.table import HOW_TO_HAVE_CATEGORIES, Factor, Table, in_precision, read_table
+from jboost._bins.table import (
+    HOW_TO_HAVE_CATEGORIES,
+    Factor,
+    Table,
+    check_not_empty,
+    in_precision,
+    read_table,
+)
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import MISSING_BIN, as_array, empty_for_device, is_traced, pytree, static_field
 
@@ -149,19 +156,10 @@ def bin_features(
     limit = check_max_bins(max_bins)
     missing = check_missing(missing)
     table = read_table(X, missing)
-    if 0 in table.shape:
-        raise no_cells(table.shape)
+    check_not_empty(table.shape)
     rows, weight = rows_for_edges(sample_weight, table.shape[0])
     found = find_edges(table, rows, weight, limit, categorical_mask(categorical, table), missing)
     return apply_edges(found, table)
-
-
-def no_cells(shape: tuple[int, int]) -> ValueError:
-    """Say that X has no rows or no columns."""
-    what = "sample" if shape[0] == 0 else "feature"
-    return ValueError(
-        f"X must not be empty: Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required."
-    )
 
 
 def apply_edges(edges: BinEdges, X: Any) -> Binned:

@@ -9,13 +9,13 @@ import numpy as np
 from jaxtyping import Float, Int, UInt
 
 from jboost._bins.arguments import categorical_mask, check_max_bins, check_missing
-from jboost._bins.binning import Binned, no_cells, read_bins
+from jboost._bins.binning import Binned, read_bins
 from jboost._bins.categories import Categories, find_categories
 from jboost._bins.edges import Features
 from jboost._bins.finding import as_edges, find_column, map_columns
 from jboost._bins.ordered import category_statistics, check_prior_weight, in_average_rows, ordered_statistics
 from jboost._bins.quantiles import column_edges
-from jboost._bins.table import Factor, Table, read_table
+from jboost._bins.table import Factor, Table, check_not_empty, read_table
 from jboost._runtime.arguments import check_weight, on_host
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import MISSING_BIN, as_array, is_traced
@@ -93,8 +93,7 @@ def bin_by_target(
         raise TypeError("X, y and sample_weight must be concrete to find statistics, got traced ones")
     limit, missing = check_max_bins(max_bins), check_missing(missing)
     table = read_table(X, missing)
-    if 0 in table.shape:
-        raise no_cells(table.shape)
+    check_not_empty(table.shape)
     rows = _rows(y, sample_weight, table.shape[0], prior_weight, seed)
     chosen = categorical_mask(categorical, table)
 

@@ -58,6 +58,15 @@ def read_table(X: Any, missing: float | None = None) -> Table:
     return table if missing is None else _without(table, missing)
 
 
+def check_not_empty(shape: tuple[int, ...]) -> None:
+    """Raise unless there are rows and columns to learn from."""
+    if 0 in shape:
+        what = "sample" if shape[0] == 0 else "feature"
+        raise ValueError(
+            f"X must not be empty: Found array with 0 {what}(s) (shape={shape}) while a minimum of 1 is required."
+        )
+
+
 def in_precision(missing: float | None, dtype: np.dtype) -> Float[np.ndarray, ""]:
     """Return the number that stands for a missing value as a column has it, NaN if it cannot or there is none."""
     with np.errstate(over="ignore"):

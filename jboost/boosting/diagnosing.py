@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +33,27 @@ RISEN_OF_DRAWN = 0.1  # or chance, where not all rows take part in a round
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
 
+class Posed(Protocol):
+    """A problem whose base score is to be found: of trees, or of what else is boosted."""
+
+    @property
+    def loss(self) -> Any:
+        """Of the fit."""
+        ...
+
+    @property
+    def train(self) -> Rows:
+        """Its rows."""
+        ...
+
+    @property
+    def spec(self) -> Any:
+        """Its choices, `penalties` among them."""
+        ...
+
+
 def find_start(
-    problem: Problem, given: Array | None, traced: bool, compiling: Callable[[], None]
+    problem: Posed, given: Array | None, traced: bool, compiling: Callable[[], None]
 ) -> tuple[Float[Array, " k"], Units]:
     """Find the base score, unless it is given, and the units there; look at the derivatives where they are concrete.
 
@@ -57,7 +76,7 @@ def find_start(
     return base, units
 
 
-def adapted_at(problem: Problem, base: Any, traced: bool) -> Any:
+def adapted_at(problem: Posed, base: Any, traced: bool) -> Any:
     """Return the loss with the numbers that it has where boosting starts, if it adapts to the scores."""
     loss = problem.loss
     if loss.adapt is None:

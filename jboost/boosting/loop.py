@@ -25,7 +25,7 @@ from jboost._tree.columns import Bins
 from jboost.boosting import rounds as _rounds
 from jboost.boosting.diagnosing import adapted_at, as_base_score, find_start
 from jboost.boosting.on_host import check_not_traced
-from jboost.boosting.ordered import check_supported, supporting_models
+from jboost.boosting.ordered import check_supported, supporting_models, supporting_scores
 from jboost.boosting.preparing import (
     OF_TRAINING,
     RowArguments,
@@ -136,7 +136,8 @@ def start(
     def state_at(base: Any) -> State:
         n_before = 0 if posed.init_model is None else posed.init_model.n_trees
         scores = start_scores(problem, base, posed.init_model, posed.bins)
-        return _rounds.start(problem, posed.key, *scores, n_before)
+        supporting = supporting_scores(problem.supporting, scores[0])
+        return _rounds.start(problem, posed.key, *scores, n_before, supporting)
 
     def compiling() -> None:
         if begin is not None:

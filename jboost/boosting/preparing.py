@@ -55,12 +55,17 @@ class Handed:
 class RowArguments(NamedTuple):
     """Arguments of a fit that belong to rows, and what they are called in messages."""
 
-    data: Binned
+    data: Any  # Binned, or a matrix [n f]
     y: Any
     weight: Any
     offset: Any
     groups: Any
     names: tuple[str, str, str, str, str]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the features."""
+        return self.data.bins.shape[1] if isinstance(self.data, Binned) else self.data.shape[0]
 
 
 OF_TRAINING = ("data", "y", "sample_weight", "offset", "groups")
@@ -101,7 +106,7 @@ def make_problem(
     loss, binned = resolved.loss, given.data
     if not isinstance(spec, Spec):
         raise TypeError(f"spec must be a jboost.Spec, got {type(spec).__name__}")
-    train = _rows(given, loss)
+    train = rows_of(given, loss)
     check_domain(loss.check_target, train)
     _check_combination(loss, spec)
     _check_sampler(sampler, hyper, binned.bins.shape[1])
@@ -155,8 +160,9 @@ def as_feature_weight(weights: Any, problem: Problem) -> Float[Array, " f"] | No
     return weight
 
 
-def _rows(given: RowArguments, loss: Any) -> Rows:
-    n_rows, names = given.data.bins.shape[1], given.names
+def rows_of(given: RowArguments, loss: Any) -> Rows:
+    """Check what belongs to rows against their number, and put it together."""
+    n_rows, names = given.n_rows, given.names
     n_targets = jax.tree.leaves(given.y)[0].shape[0]
     if n_targets != n_rows:
         raise ValueError(
@@ -227,14 +233,18 @@ def read_valid(valid: Any, y: Any, loss: Any) -> tuple[Any, Any, Any, Any, Any]:
 
 
 def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Any) -> tuple[Array, Rows]:
+    given = valid_arguments(valid, lambda X: Binned(as_array(read_bins(edges, X)), edges, True), y, loss)
+    return given.data.bins, rows_of(given, loss)
+
+
+def valid_arguments(valid: Any, read: Callable[[Any], Any], y: Any, loss: Any) -> RowArguments:
+    """Check the validation rows against the training targets, and read their features."""
     X, y_valid, weight, offset, groups = read_valid(valid, y, loss)
     try:
-        bins = as_array(read_bins(edges, X))
+        data = read(X)
     except (TypeError, ValueError) as error:
         raise type(error)(f"valid[0]: {error}") from None
-    return bins, _rows(
-        RowArguments(Binned(bins, edges, True), y_valid, weight, offset, groups, OF_VALID), loss
-    )
+    return RowArguments(data, y_valid, weight, offset, groups, OF_VALID)
 
 
 def _check_combination(loss: Any, spec: Spec) -> None:

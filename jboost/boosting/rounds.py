@@ -34,7 +34,7 @@ from jboost._split import Rules
 from jboost._tree import Columns, Engine, GradientPairs, Growth, Tree, grow_and_prune, take_leaves
 from jboost._tree.columns import Bins, Bundling, Grouped, Joint
 from jboost.boosting.best_round import signed
-from jboost.boosting.ordered import Supporting, Unseen, leaves_of_models, look_ahead, supporting_scores
+from jboost.boosting.ordered import Supporting, Unseen, leaves_of_models, look_ahead
 from jboost.boosting.watching import metric_of, remembered
 from jboost.metrics import Metric
 
@@ -128,13 +128,19 @@ class Round:
     valid_metric: Float[Array, ""]  # after it; 0 without validation rows
 
 
-def start(problem: Any, key: Array, score: Array, valid_score: Array, first_round: int | Array = 0) -> State:
+def start(
+    problem: Any,
+    key: Array,
+    score: Array,
+    valid_score: Array,
+    first_round: int | Array = 0,
+    supporting: Array | None = None,
+) -> State:
     """Start from given scores: the base score, or those of an initial model, whose metric is then to be beaten."""
     best = as_array(np.inf, score.dtype)  # from the host: an operation here would be compiled
     if problem.valid is not None and not (isinstance(first_round, int) and first_round == 0):
         best = signed(metric_of(problem, valid_score), problem.metric)
     rounds, since_best = as_array(first_round, np.int32), as_array(0, np.int32)
-    supporting = supporting_scores(problem.supporting, score)
     return State(score, valid_score, key, rounds, since_best, best, supporting)
 
 

@@ -14,42 +14,44 @@ from jboost._spec import MAX_DEPTH
 
 _CHOICES = ("inverse_link", "multi_output", "scalar_output", "symmetric")
 _FEATURES = ("categories", "max_bins", "n_codes", "names")
-_FLOATS = (np.float32, np.float64)
+FLOATS = (np.float32, np.float64)
 _DTYPES = {
-    "base": _FLOATS,
-    "leaf_value": _FLOATS,
-    "leaf_hessian": _FLOATS,
-    "leaf_count": _FLOATS,
-    "tree_weight": _FLOATS,
+    "base": FLOATS,
+    "leaf_value": FLOATS,
+    "leaf_hessian": FLOATS,
+    "leaf_count": FLOATS,
+    "tree_weight": FLOATS,
     "edges": (np.float64,),
     "feature": (np.int32,),
     "threshold": (np.int32,),
     "missing_right": (np.bool_,),
     "categories_right": (np.uint32,),
-    "gain": _FLOATS,
+    "gain": FLOATS,
 }
 _SINCE_2 = ("leaf_hessian", "leaf_count", "tree_weight")  # arrays that files of version 1 do not have
 
 
 def check_record(version: int, record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Raise ValueError, saying what is wrong, unless the two fit together and describe a model."""
-    _check_names("the record", _CHOICES + _FEATURES, record.keys() - {"missing", "source"})
-    _check_names("the arrays", set(_DTYPES) - set(_SINCE_2 if version == 1 else ()), arrays)
+    check_names("the record", _CHOICES + _FEATURES, record.keys() - {"missing", "source"})
+    check_names("the arrays", set(_DTYPES) - set(_SINCE_2 if version == 1 else ()), arrays)
     _check_choices(record)
     _check_features(record)
     for name, array in arrays.items():
         allowed = " or ".join(np.dtype(dtype).name for dtype in _DTYPES[name])
-        _expect(array.dtype in _DTYPES[name], name, allowed, array.dtype.name)
+        expect(array.dtype in _DTYPES[name], name, allowed, array.dtype.name)
     _check_shapes(record, arrays)
     _check_values(record, arrays)
 
 
-def _expect(holds: bool | np.bool_, name: str, expected: str, got: Any) -> None:
+def expect(holds: bool | np.bool_, name: str, expected: str, got: Any) -> None:
+    """Raise ValueError with what was expected and what came, unless it holds."""
     if not holds:
         raise ValueError(f"{name}: expected {expected}, got {reprlib.repr(got)}")
 
 
-def _check_names(what: str, expected: Any, got: Any) -> None:
+def check_names(what: str, expected: Any, got: Any) -> None:
+    """Raise ValueError unless the names are those expected."""
     missing, extra = sorted(set(expected) - set(got)), sorted(set(got) - set(expected))
     if missing or extra:
         raise ValueError(f"{what}: missing {missing}, unexpected {reprlib.repr(extra)}")
@@ -61,26 +63,30 @@ def _is_int(value: Any, low: int, high: int) -> bool:
 
 def _check_choices(record: dict[str, Any]) -> None:
     for name in ("scalar_output", "symmetric"):
-        _expect(type(record[name]) is bool, name, "true or false", record[name])
-    kind, link = record["multi_output"], record["inverse_link"]
-    _expect(kind in ("vector", "separate"), "multi_output", "vector or separate", kind)
+        expect(type(record[name]) is bool, name, "true or false", record[name])
+    kind = record["multi_output"]
+    expect(kind in ("vector", "separate"), "multi_output", "vector or separate", kind)
+    check_link(record["inverse_link"])
+
+
+def check_link(link: Any) -> None:
+    """Raise ValueError unless this names an inverse link."""
     valid = isinstance(link, dict) and link.keys() == {"name", "built_in"}
     valid = valid and isinstance(link["name"], str) and type(link["built_in"]) is bool
-    _expect(valid, "inverse_link", "a name and whether it is built in", link)
+    expect(valid, "inverse_link", "a name and whether it is built in", link)
 
 
 def _check_features(record: dict[str, Any]) -> None:
     n_codes, max_bins = record["n_codes"], record["max_bins"]
     valid = _is_int(max_bins, 2, MAX_MAX_BINS) or (type(max_bins) is int and max_bins == EXACT)
-    _expect(valid, "max_bins", f"2 to {MAX_MAX_BINS}, or {EXACT}", max_bins)
+    expect(valid, "max_bins", f"2 to {MAX_MAX_BINS}, or {EXACT}", max_bins)
     most = EXACT if max_bins == EXACT else 65536
     valid = _is_int(n_codes, 16, most) and (n_codes == 16 or n_codes % 32 == 0)
-    _expect(valid, "n_codes", f"16 or a multiple of 32 up to {most}", n_codes)
-    missing = record.get("missing", 0.0)
-    _expect(type(missing) is float and np.isfinite(missing), "missing", "a finite number", missing)
+    expect(valid, "n_codes", f"16 or a multiple of 32 up to {most}", n_codes)
+    check_missing(record)
     categories, names = record["categories"], record["names"]
     valid = isinstance(categories, list) and len(categories) > 0
-    _expect(valid, "categories", "a list with an entry for each feature", categories)
+    expect(valid, "categories", "a list with an entry for each feature", categories)
     for j, known in enumerate(categories):
         if known is not None:
             _check_categories(f"categories of feature {j}", known, n_codes)
@@ -90,7 +96,7 @@ def _check_features(record: dict[str, Any]) -> None:
         valid = isinstance(names, list) and all(isinstance(name, str) for name in names)
         valid = valid and len(names) == len(categories)
         valid = valid and len(set(names)) == len(set(zip(names, source, strict=True))) == len(set(source))
-        _expect(valid, "names", f"null or {len(categories)} strings, another for each column", names)
+        expect(valid, "names", f"null or {len(categories)} strings, another for each column", names)
 
 
 def _check_source(source: Any, n_features: int) -> None:
@@ -98,7 +104,7 @@ def _check_source(source: Any, n_features: int) -> None:
     valid = isinstance(source, list) and len(source) == n_features
     valid = valid and all(type(j) is int for j in source) and source[0] == 0
     valid = valid and all(0 <= b - a <= 1 for a, b in itertools.pairwise(source))
-    _expect(valid, "source", f"a column for each of the {n_features} features, in order", source)
+    expect(valid, "source", f"a column for each of the {n_features} features, in order", source)
 
 
 def has_subsets(known: dict[str, Any] | None) -> bool:
@@ -106,30 +112,36 @@ def has_subsets(known: dict[str, Any] | None) -> bool:
     return known is not None and known.get("unknown") is None
 
 
+def check_missing(record: dict[str, Any]) -> None:
+    """Raise ValueError unless what stands for missing values is a finite number, if it is there."""
+    missing = record.get("missing", 0.0)
+    expect(type(missing) is float and np.isfinite(missing), "missing", "a finite number", missing)
+
+
 def _check_categories(label: str, known: Any, n_codes: int) -> None:
     valid = isinstance(known, dict) and known.keys() - {"unknown"} == {"values", "codes"}
     valid = valid and isinstance(known["values"], list) and isinstance(known["codes"], list)
-    _expect(valid, label, "null or values and their codes", known)
+    expect(valid, label, "null or values and their codes", known)
     values, codes = known["values"], known["codes"]
-    _expect(len(values) == len(codes), label, f"a code for each of {len(values)} values", codes)
+    expect(len(values) == len(codes), label, f"a code for each of {len(values)} values", codes)
     valid = all(isinstance(value, str | bool | int | float) and value == value for value in values)
-    _expect(valid, label, "strings, numbers, true or false", values)
+    expect(valid, label, "strings, numbers, true or false", values)
     # Devices find them by binary search: each once, in order, numbers before strings.
     keys = [(isinstance(value, str), value) for value in values]
-    _expect(all(a < b for a, b in itertools.pairwise(keys)), label, "increasing values", values)
+    expect(all(a < b for a, b in itertools.pairwise(keys)), label, "increasing values", values)
     codes = [*codes, known["unknown"]] if "unknown" in known else codes
     valid = all(_is_int(code, 1, n_codes - 1) for code in codes)
-    _expect(valid, label, f"codes from 1 to {n_codes - 1}", codes)
+    expect(valid, label, f"codes from 1 to {n_codes - 1}", codes)
 
 
 def _check_shapes(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     base, leaf_value = arrays["base"].shape, arrays["leaf_value"].shape
-    _expect(len(base) == 1 and base[0] >= 1, "base", "shape (k,)", base)
+    expect(len(base) == 1 and base[0] >= 1, "base", "shape (k,)", base)
     k = base[0]
-    _expect(k == 1 or not record["scalar_output"], "base", "shape (1,) for a scalar output", base)
+    expect(k == 1 or not record["scalar_output"], "base", "shape (1,) for a scalar output", base)
     depth = leaf_value[1].bit_length() - 1 if len(leaf_value) == 3 else 0
     valid = 1 <= depth <= MAX_DEPTH and leaf_value[1:] == (2**depth, k)
-    _expect(valid, "leaf_value", f"shape (t, 2**depth, {k}) with a depth from 1 to {MAX_DEPTH}", leaf_value)
+    expect(valid, "leaf_value", f"shape (t, 2**depth, {k}) with a depth from 1 to {MAX_DEPTH}", leaf_value)
     categories, n_codes = record["categories"], record["n_codes"]
     n_words = -(-n_codes // WORD) if any(map(has_subsets, categories)) else 0
     separate = record["multi_output"] == "separate"
@@ -141,22 +153,22 @@ def _check_shapes(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None
     shapes["tree_weight"] = leaf_value[:1]
     for name, shape in shapes.items():
         if name in arrays:  # a file of version 1 has fewer
-            _expect(arrays[name].shape == shape, name, f"shape {shape}", arrays[name].shape)
+            expect(arrays[name].shape == shape, name, f"shape {shape}", arrays[name].shape)
 
 
 def _check_values(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     for name in arrays.keys() & {"base", "leaf_value", "tree_weight"}:
         wrong = arrays[name][~np.isfinite(arrays[name])]
-        _expect(not wrong.size, name, "finite numbers", wrong[:1].tolist())
+        expect(not wrong.size, name, "finite numbers", wrong[:1].tolist())
     for name in arrays.keys() & {"leaf_hessian", "leaf_count"}:
-        _expect(not np.isinf(arrays[name]).any(), name, "finite numbers, or NaN where unknown", np.inf)
+        expect(not np.isinf(arrays[name]).any(), name, "finite numbers, or NaN where unknown", np.inf)
     base, leaf_value = arrays["base"], arrays["leaf_value"]
     valid = np.can_cast(leaf_value.dtype, base.dtype)  # a score starts as the base and keeps its dtype
-    _expect(valid, "leaf_value", f"no wider numbers than the {base.dtype} of base", leaf_value.dtype.name)
-    _expect(not np.isnan(arrays["gain"]).any(), "gain", "numbers", np.nan)
+    expect(valid, "leaf_value", f"no wider numbers than the {base.dtype} of base", leaf_value.dtype.name)
+    expect(not np.isnan(arrays["gain"]).any(), "gain", "numbers", np.nan)
     for name, high in (("feature", len(record["categories"]) - 1), ("threshold", record["n_codes"])):
         wrong = arrays[name][(arrays[name] < 0) | (arrays[name] > high)]
-        _expect(not wrong.size, name, f"numbers from 0 to {high}", wrong[:1].tolist())
+        expect(not wrong.size, name, f"numbers from 0 to {high}", wrong[:1].tolist())
     edges = arrays["edges"]
     unordered = edges[~(edges[:, :-1] <= edges[:, 1:]).all(axis=1)]
-    _expect(not unordered.size, "edges", "increasing rows without NaN", unordered[:1].tolist())
+    expect(not unordered.size, "edges", "increasing rows without NaN", unordered[:1].tolist())

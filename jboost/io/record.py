@@ -48,7 +48,7 @@ def to_record(model: Ensemble) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "max_bins": model.edges.max_bins,
         **({} if features.missing is None else {"missing": features.missing}),
         **({} if features.source is None else {"source": list(features.source)}),
-        "inverse_link": _link_entry(model.inverse_link),
+        "inverse_link": link_entry(model.inverse_link),
         "scalar_output": model.scalar_output,
         "symmetric": model.symmetric,
         "multi_output": "separate" if model.trees.feature.ndim == 3 else "vector",
@@ -65,7 +65,8 @@ def _categories_entry(known: Categories) -> dict[str, Any]:
     return entry | {"unknown": known.unknown} if known.is_statistic else entry
 
 
-def _link_entry(link: Callable[..., Any]) -> dict[str, Any]:
+def link_entry(link: Callable[..., Any]) -> dict[str, Any]:
+    """Return the name of an inverse link, and whether it is one of ours."""
     for name, built_in in INVERSE_LINKS.items():
         if link is built_in:
             return {"name": name, "built_in": True}
@@ -96,7 +97,7 @@ def to_model(
         **{name: jnp.asarray((of_version_1 | arrays)[name]) for name in _OF_MODEL},
         trees=trees,
         edges=_edges(record, arrays),
-        inverse_link=_link(record["inverse_link"]) if inverse_link is None else inverse_link,
+        inverse_link=link_of(record["inverse_link"]) if inverse_link is None else inverse_link,
         scalar_output=record["scalar_output"],
         symmetric=record["symmetric"],
     )
@@ -122,7 +123,8 @@ def _source(record: dict[str, Any]) -> tuple[int, ...] | None:
     return None if record.get("source") is None else tuple(record["source"])
 
 
-def _link(entry: dict[str, Any]) -> Callable[..., Any]:
+def link_of(entry: dict[str, Any]) -> Callable[..., Any]:
+    """Return the inverse link of that name, or what stands in for one of the user's own."""
     if not entry["built_in"]:
         return MissingLink(entry["name"])
     if entry["name"] not in INVERSE_LINKS:

@@ -11,15 +11,17 @@ import numpy as np
 
 from jboost._bins import edges_from_exact
 from jboost._model.ensemble import Ensemble, check_model, check_not_rounded
+from jboost._model.linear import LinearModel
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced
 from jboost.io.archive import VERSION, read_archive, write_archive
 from jboost.io.checks import check_record
+from jboost.io.linear import BOOSTER, check_linear_record, linear_to_record, record_to_linear
 from jboost.io.record import to_model, to_record
 
 
 @moves_arrays
-def save(model: Ensemble, path: str | os.PathLike[str]) -> None:
+def save(model: Ensemble | LinearModel, path: str | os.PathLike[str]) -> None:
     """Write a model to a file.
 
     The file is replaced as a whole: whatever goes wrong, the old one stays and no partial one is left. Equal
@@ -27,7 +29,7 @@ def save(model: Ensemble, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : Ensemble
+    model : Ensemble or LinearModel
         A fitted model.
     path : str or path-like
         Where to; its folder must exist. Any ending will do, `.jboost` is a good one.
@@ -59,14 +61,19 @@ def save(model: Ensemble, path: str | os.PathLike[str]) -> None:
     >>> bool((jboost.predict(again, X) == jboost.predict(model, X)).all())
     True
     """
-    check_model(model)
+    if not isinstance(model, LinearModel):
+        check_model(model)
     name = _path_name(path)
     if is_traced(model):
         raise TypeError("model must be concrete, got a traced one; save it outside of jit, vmap and grad")
-    record, arrays = to_record(model)
-    try:
-        check_record(VERSION, record, arrays)  # what is saved can be loaded
-        _check_upper(model)
+    is_linear = isinstance(model, LinearModel)
+    record, arrays = linear_to_record(model) if is_linear else to_record(model)
+    try:  # what is saved can be loaded
+        if is_linear:
+            check_linear_record(record, arrays)
+        else:
+            check_record(VERSION, record, arrays)
+            _check_upper(model)
     except ValueError as error:
         raise ValueError(f"model cannot be saved: {error}") from error
     write_archive(name, record, arrays)
@@ -75,7 +82,7 @@ def save(model: Ensemble, path: str | os.PathLike[str]) -> None:
 @moves_arrays
 def load(
     path: str | os.PathLike[str], *, inverse_link: Callable[[jax.Array], jax.Array] | None = None
-) -> Ensemble:
+) -> Any:
     """Read a model from a file that `save` wrote.
 
     Parameters
@@ -88,7 +95,7 @@ def load(
 
     Returns
     -------
-    Ensemble
+    Ensemble or LinearModel
         The model, every array as it was.
 
     Raises
@@ -126,9 +133,13 @@ def load(
         content = file.read()
     try:
         version, record, arrays = read_archive(content)
-        check_record(version, record, arrays)
+        is_linear = record.get("booster") == BOOSTER
+        if is_linear:
+            check_linear_record(record, arrays)
+        else:
+            check_record(version, record, arrays)
         check_not_rounded({name: array for name, array in arrays.items() if name != "edges"})
-        return to_model(record, arrays, inverse_link)
+        return (record_to_linear if is_linear else to_model)(record, arrays, inverse_link)
     except ValueError as error:
         raise ValueError(f"cannot load {name!r}: {error}") from error
 

@@ -3,7 +3,18 @@
 from jboost.learners.atoms import Atoms, splines, wavelets
 from jboost.learners.learner import Learner
 from jboost.learners.linear import Linear
+from jboost.learners.linear_tree import LinearTree
 from jboost.learners.network import Network, SquashedLinear
 from jboost.learners.tree import Tree
 
-__all__ = ["Atoms", "Learner", "Linear", "Network", "SquashedLinear", "Tree", "splines", "wavelets"]
+__all__ = [
+    "Atoms",
+    "Learner",
+    "Linear",
+    "LinearTree",
+    "Network",
+    "SquashedLinear",
+    "Tree",
+    "splines",
+    "wavelets",
+]

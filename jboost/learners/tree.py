@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, UInt
+from jaxtyping import Array, Float, Int, UInt
 
 from jboost._bins import BinEdges, bin_features, read_bins
 from jboost._fixed_point import find_scale, sum_by_group
@@ -82,6 +82,17 @@ class Tree(ByValue):
         weight: Float[Array, "n k"],
     ) -> Grown:
         """Grow it."""
+        return self.grown(key, known, rows, target, weight)[0]
+
+    def grown(
+        self,
+        key: Array,
+        known: BinEdges,
+        rows: UInt[Array, "f n"],
+        target: Float[Array, "n k"],
+        weight: Float[Array, "n k"],
+    ) -> tuple[Grown, Int[Array, " n"]]:
+        """Grow it, and say in which leaf each row is."""
         hyper = jax.tree.map(lambda number: jnp.asarray(number, target.dtype), self.hyper)
         pairs = GradientPairs(-weight * target, weight)
         factors = [find_scale(pair).factor for pair in pairs[:2]]
@@ -93,9 +104,12 @@ class Tree(ByValue):
         columns = Columns(arrange(engine, rows), allowed, layout)
         splits, leaf = engine.grow(columns, jax.lax.stop_gradient(pairs), active, rules, None, key, None)
         g, h = (sum_by_group(pair, leaf, self.spec.n_leaves) for pair in (pairs.g, pairs.h))
-        return Grown(splits, leaf_value(g, h, hyper))
+        return Grown(splits, leaf_value(g, h, hyper)), leaf
 
     def predict(self, known: BinEdges, params: Grown, rows: UInt[Array, "f n"]) -> Float[Array, "n k"]:
         """Look up the leaf of each row."""
-        symmetric = self.grow_policy == "symmetric"
-        return take_leaves(params.leaf_value, leaf_index(params.splits, rows, edges_layout(known), symmetric))
+        return take_leaves(params.leaf_value, self.leaf_of(known, params, rows))
+
+    def leaf_of(self, known: BinEdges, params: Grown, rows: UInt[Array, "f n"]) -> Int[Array, " n"]:
+        """Find the leaf of each row."""
+        return leaf_index(params.splits, rows, edges_layout(known), self.grow_policy == "symmetric")

@@ -10,8 +10,10 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float
 
-from jboost._bins import bin_features
-from jboost._model.ensemble import Ensemble, truncate
+from jboost._bins import BinEdges, bin_features, read_matrix
+from jboost._bins.arguments import check_missing
+from jboost._model.ensemble import truncate
+from jboost._model.linear import LinearModel
 from jboost._objective.batch import BatchLoss
 from jboost._objective.group import GroupLoss
 from jboost._objective.objective import Objective
@@ -21,8 +23,11 @@ from jboost._runtime.caller import moves_arrays
 from jboost._runtime.library import ask_for_devices, at_most, n_threads
 from jboost.boosting import History, fit
 from jboost.boosting.preparing import Handed
+from jboost.linear import fit_linear
 from jboost.metrics import Metric
+from jboost.sklearn.boosters import check_booster, check_for_linear
 from jboost.sklearn.history import continued, cut
+from jboost.sklearn.models import Model, n_rounds_of
 from jboost.sklearn.names import metrics_of
 from jboost.sklearn.parameters import Parameters
 from jboost.sklearn.reading import ByTarget, Reading
@@ -35,7 +40,7 @@ from jboost.sklearn.rows import (
     check_fraction,
     draw_seed,
     hold_out,
-    take_binned,
+    take_data,
 )
 from jboost.sklearn.samplers import sampler_of
 from jboost.sklearn.scorers import RegressorStage, Scored
@@ -113,6 +118,9 @@ class Boosting(Reading, Parameters):
         ValueError, TypeError
             For data or parameters that do not fit.
         """
+        check_booster(self)
+        if self.booster == "linear":
+            check_for_linear(init_model=init_model, callbacks=callbacks, feature_weights=feature_weights)
         ask_for_devices(self.n_jobs)
         start, is_warm = self._start(init_model)
         val = GivenRows("X_val, y_val", X_val, y_val, sample_weight_val, offset_val, groups_val)
@@ -140,6 +148,12 @@ class Boosting(Reading, Parameters):
                     check = metric.of_scores(n_outputs=loss.n_outputs).check_target
                     check_domain(check, rows.y, f"{name}, for eval_metric {metric.name}")
         measured = [self._measured(metrics, loss, rows) for rows in watched]
+        metric = None if self._watches_loss(loss) or not watched else measured[-1][-1]
+        if self.booster == "linear":
+            model, history = self._fit_linear(loss, train, watched, metric, spec.n_iter_no_change, seed)
+            self._remember(model, history)
+            self._remember_metrics(measured, watched)
+            return self
         data, target, weight, offset, groups = train
         sampler = sampler_of(self.sampler, self.subsample, self._strata(target))
         handed = Handed(data)
@@ -153,7 +167,7 @@ class Boosting(Reading, Parameters):
                 hyper=hyper,
                 sample_weight=weight,
                 valid=tuple(watched[-1]) if watched else None,
-                metric=None if self._watches_loss(loss) or not watched else measured[-1][-1],
+                metric=metric,
                 key=key_of(seed),
                 init_model=None if start is None else start.model,
                 offset=offset,
@@ -176,6 +190,20 @@ class Boosting(Reading, Parameters):
         self._remember(model, history)
         self._remember_metrics(measured, watched)
         return self
+
+    @property
+    def coef_(self) -> Float[np.ndarray, "*k f"]:
+        """Coefficients of a linear function, of each output where there are several."""
+        model = self._linear("coef_")
+        coef = np.asarray(model.coef, np.float64)
+        return coef[0] if model.scalar_output else coef
+
+    @property
+    def intercept_(self) -> Any:
+        """Score of a row of zeros: a float, or float64 [k] where there are several outputs."""
+        model = self._linear("intercept_")
+        intercept = np.asarray(model.intercept, np.float64)
+        return float(intercept[0]) if model.scalar_output else intercept
 
     # ------------------------------------------------------------ what regressors and classifiers differ in
 
@@ -276,12 +304,12 @@ class Boosting(Reading, Parameters):
             by_target = ByTarget(numbers, self.categorical_prior, self.max_cat_to_onehot, seed)
             data = self._bin(given.X, edge_weight, None, by_target)
         else:
-            data = self._bin(given.X, edge_weight, None if start is None else start.model.edges)
+            data = self._read(given.X, edge_weight, None if start is None else start.model.edges)
 
         def rows(chosen: np.ndarray) -> BinnedRows:
             beside = (None if one is None else one[chosen] for one in (offset, groups))
             return BinnedRows(
-                take_binned(data, number[chosen]), take_rows(target, chosen), weight[chosen], *beside
+                take_data(data, number[chosen]), take_rows(target, chosen), weight[chosen], *beside
             )
 
         return rows(train), None if held is None else rows(held)
@@ -295,17 +323,66 @@ class Boosting(Reading, Parameters):
                 target = self._encode(y, reset=False)
                 check_alike(target, train.y)
                 beside = check_beside(one, self._loss(), target, counted)
-                data = take_binned(bin_features(one.X, edges=train.data.edges), np.flatnonzero(counted))
+                data = take_data(self._read_alike(one.X, train.data), np.flatnonzero(counted))
             except (TypeError, ValueError) as error:
                 kind = TypeError if isinstance(error, TypeError) else ValueError
                 raise kind(f"{one.name}: {error}") from error
             found.append(BinnedRows(data, target, weight, *beside))
         return found
 
-    def _remember(self, model: Ensemble, history: History) -> None:
+    def _read(self, X: Any, weight: Float[np.ndarray, " n"], edges: BinEdges | None) -> Any:
+        """Bin features, or read their numbers for a linear function."""
+        return self._bin(X, weight, edges) if self.booster == "tree" else self._numbers(X)
+
+    def _read_alike(self, X: Any, train: Any) -> Any:
+        """Read features of rows to watch as those of the training rows were read."""
+        return bin_features(X, edges=train.edges) if self.booster == "tree" else self._numbers(X)
+
+    def _numbers(self, X: Any) -> Float[np.ndarray, "n f"]:
+        try:
+            return np.asarray(read_matrix(X, check_missing(self.missing)))
+        except TypeError as error:  # in words that scikit-learn's checks of an estimator look for
+            raise TypeError(f"{error} (float: argument must be a string or a number)") from error
+
+    def _fit_linear(
+        self,
+        loss: Objective,
+        train: BinnedRows,
+        watched: list[BinnedRows],
+        metric: Metric | None,
+        patience: int | None,
+        seed: int,
+    ) -> tuple[LinearModel, History]:
+        """Fit a linear function; its rows have been read, so that no number stands for a missing value in them."""
+        selector: Any = self.feature_selector
+        penalties: Any = self.penalties
+        model, history = fit_linear(
+            loss,
+            train.data,
+            train.y,
+            n_estimators=self.n_estimators,
+            feature_selector=selector,
+            top_k=self.top_k,
+            learning_rate=self.learning_rate,
+            reg_lambda=self.reg_lambda,
+            reg_alpha=self.reg_alpha,
+            penalties=penalties,
+            sample_weight=train.weight,
+            valid=tuple(watched[-1]) if watched else None,
+            metric=metric,
+            n_iter_no_change=patience,
+            tol=self.tol,
+            offset=train.offset,
+            groups=train.groups,
+            base_score=self.base_score,
+            key=key_of(seed),
+        )
+        return dataclasses.replace(model, missing=check_missing(self.missing)), history
+
+    def _remember(self, model: Model, history: History) -> None:
         """Set the fitted attributes."""
         self.model_ = model
-        self.n_trees_ = model.n_trees
+        self.n_trees_ = n_rounds_of(model)
         self.n_iter_ = len(history.train_loss)
         self.best_iteration_ = self.n_trees_ - 1
         self.history_ = dataclasses.replace(history, best_round=self.best_iteration_)

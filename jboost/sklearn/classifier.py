@@ -30,7 +30,7 @@ from jboost.sklearn.starting import Start
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class JBoostClassifier(ClassifierMixin, Boosting):
-    """Gradient-boosted trees for classification, with any JAX loss.
+    """Gradient-boosted trees, or a linear function, for classification, with any JAX loss.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         Whether several labels may hold at once: y was 0 and 1 in k columns. Each has a score and a probability of its
         own, as in scikit-learn's `MLPClassifier`.
 
-    The other attributes are those of `JBoostRegressor`.
+    The other attributes are those of `JBoostRegressor`; for two classes `coef_` is [1 f] and `intercept_` [1], as in
+    scikit-learn.
 
     Notes
     -----
@@ -181,6 +182,16 @@ class JBoostClassifier(ClassifierMixin, Boosting):
         """
         for score in self._staged_raw_score(X, offset):
             yield self._decision(score)
+
+    @property
+    def coef_(self) -> Float[np.ndarray, "k f"]:
+        """Coefficients of a linear function: one row of them for two classes, as in scikit-learn."""
+        return np.asarray(self._linear("coef_").coef, np.float64)
+
+    @property
+    def intercept_(self) -> Float[np.ndarray, " k"]:
+        """Score of a row of zeros."""
+        return np.asarray(self._linear("intercept_").intercept, np.float64)
 
     def _label(self, probability: Float[np.ndarray, "n classes"]) -> np.ndarray:
         if self.multilabel_:

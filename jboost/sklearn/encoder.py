@@ -13,10 +13,9 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from jboost._bins import category_statistics, ordered_statistics
-from jboost._bins.binning import no_cells
 from jboost._bins.categories import Categories, find_categories
 from jboost._bins.ordered import check_prior_weight, in_average_rows
-from jboost._bins.table import Factor, read_table
+from jboost._bins.table import Factor, check_not_empty, read_table
 from jboost._runtime.arguments import check_weight, on_host
 from jboost._runtime.caller import moves_arrays
 from jboost.sklearn.labels import labels_of, number_labels, one_column
@@ -217,8 +216,8 @@ class OrderedTargetEncoder(TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, reset: bool) -> list[Factor]:
         table = read_table(X)
-        if reset and 0 in table.shape:
-            raise no_cells(table.shape)
+        if reset:
+            check_not_empty(table.shape)
         validate_data(self, X, reset=reset, skip_check_array=True)
         return [table.factor(j) for j in range(table.shape[1])]
 

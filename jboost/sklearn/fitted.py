@@ -10,15 +10,17 @@ from jaxtyping import Float, Int
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from jboost._model.ensemble import Ensemble, predict, staged_predict, truncate
+from jboost._model.ensemble import Ensemble
 from jboost._model.leaves import leaf_numbers
+from jboost._model.linear import LinearModel
 from jboost._runtime.library import at_most, n_threads
+from jboost.sklearn.models import first_rounds, scores, staged_scores
 
 
 class Fitted:
     """The part of an estimator that reads `model_`."""
 
-    model_: Ensemble
+    model_: Any  # an Ensemble, or a LinearModel
     n_jobs: int | None
 
     def apply(self, X: Any) -> Int[np.ndarray, "n t ..."]:
@@ -36,18 +38,18 @@ class Fitted:
         """
         check_is_fitted(self)
         self._check_features(X)
-        return leaf_numbers(self.model_, X)
+        return leaf_numbers(self._trees("apply"), X)
 
     @property
     def feature_importances_(self) -> Float[np.ndarray, " f"]:
         """Share of each feature in the gain of all splits; all 0 if there is no split."""
-        gain = self._sum_over_splits(lambda gain: gain)
+        gain = self._sum_over_splits("feature_importances_", lambda gain: gain)
         return gain / gain.sum() if gain.any() else gain
 
     @property
     def split_counts_(self) -> np.ndarray:
         """How often each feature is split on."""
-        return self._sum_over_splits(lambda gain: gain > 0).astype(int)
+        return self._sum_over_splits("split_counts_", lambda gain: gain > 0).astype(int)
 
     def _check_features(self, X: Any, y: Any = "no_validation", reset: bool = False) -> None:
         """Compare names and number of the features with those of `fit`, or take them down."""
@@ -61,19 +63,35 @@ class Fitted:
     def _raw_score(self, X: Any, n_trees: int | None, offset: Any) -> Float[np.ndarray, "n ..."]:
         check_is_fitted(self)
         self._check_features(X)
-        model = self.model_ if n_trees is None else truncate(self.model_, n_trees)
+        model = self.model_ if n_trees is None else first_rounds(self.model_, n_trees)
         with at_most(n_threads(self.n_jobs)):
-            return np.asarray(predict(model, X, offset=offset), dtype=np.float64)
+            return np.asarray(scores(model, X, offset), dtype=np.float64)
 
     def _staged_raw_score(self, X: Any, offset: Any) -> Iterator[Float[np.ndarray, "n ..."]]:
         check_is_fitted(self)
         self._check_features(X)
-        scores = staged_predict(self.model_, X, offset=offset)
-        return (np.asarray(score, dtype=np.float64) for score in scores)
+        every = staged_scores(self.model_, X, offset)
+        return (np.asarray(score, dtype=np.float64) for score in every)
 
-    def _sum_over_splits(self, worth: Any) -> Float[np.ndarray, " f"]:
+    def _trees(self, name: str) -> Ensemble:
+        """Return the model; say that the attribute of this name is one of trees where it is linear."""
         check_is_fitted(self)
-        trees, features = self.model_.trees, self.model_.edges.features  # a slot without a split has no gain
+        if isinstance(self.model_, LinearModel):
+            raise AttributeError(
+                f"{name} tells of trees, of which booster='linear' has none; coef_ tells of columns"
+            )
+        return self.model_
+
+    def _linear(self, name: str) -> LinearModel:
+        """Return the model; say that the attribute of this name is one of a linear function where it is none."""
+        check_is_fitted(self)
+        if not isinstance(self.model_, LinearModel):
+            raise AttributeError(f"{name} tells of a linear function: booster='linear' makes one")
+        return self.model_
+
+    def _sum_over_splits(self, name: str, worth: Any) -> Float[np.ndarray, " f"]:
+        model = self._trees(name)
+        trees, features = model.trees, model.edges.features  # a slot without a split has no gain
         gain = np.asarray(trees.gain, dtype=np.float64).ravel()
         column = np.array(features.columns)[np.asarray(trees.feature).ravel()]
         return np.bincount(column, worth(gain), features.n_columns)

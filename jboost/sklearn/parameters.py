@@ -17,6 +17,9 @@ from jboost._spec import Hyper, Spec, check_hyper
 class Parameters(BaseEstimator):
     """A dataclass, as scikit-learn reads parameters off a constructor."""
 
+    booster: str = "tree"
+    feature_selector: str = "cyclic"
+    top_k: int | None = None
     n_estimators: int = Spec.n_estimators
     max_depth: int = Spec.max_depth
     grow_policy: str = Spec.grow_policy

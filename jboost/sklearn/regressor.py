@@ -22,7 +22,7 @@ from jboost.sklearn.scorers import RegressorStage
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class JBoostRegressor(RegressorMixin, Boosting):
-    """Gradient-boosted trees for regression, with any JAX loss.
+    """Gradient-boosted trees, or a linear function, for regression, with any JAX loss.
 
     Parameters
     ----------
@@ -34,6 +34,13 @@ class JBoostRegressor(RegressorMixin, Boosting):
         `fit` the groups) or a `jboost.BatchLoss`. A name stands for the loss in `jboost.losses`.
     quantile : float, optional
         The level for `loss="quantile"`; no other loss reads it. Quantiles of separate fits may cross.
+    booster : {"tree", "linear"}, default "tree"
+        What is boosted. "linear" makes a linear function of the columns: see `jboost.fit_linear` for what it does with
+        missing values, and for `feature_selector`, `top_k`, `learning_rate`, `reg_lambda`, `reg_alpha` and `penalties`.
+        Parameters of trees must then be at their defaults, and X must hold numbers.
+    feature_selector : str, default "cyclic"
+    top_k : int, optional
+        With ``booster="linear"``: which coefficients a round changes.
     n_estimators, max_depth, grow_policy, multi_output, min_child_samples, max_cat_to_onehot, penalties, split_hessian,
     sketch_size, sketch, post_prune, n_candidates, boosting_type
         Shapes and choices of the fit: see `jboost.Spec`.
@@ -100,8 +107,12 @@ class JBoostRegressor(RegressorMixin, Boosting):
 
     Attributes
     ----------
-    model_ : Ensemble
-        The model, a pytree for `jboost.predict`, `jboost.save` and your own JAX programs.
+    model_ : Ensemble or LinearModel
+        The model, a pytree for `jboost.predict` (a LinearModel has a `predict` of its own), `jboost.save` and your own
+        JAX programs.
+    coef_ : float64 [f], or [k f] for k outputs
+    intercept_ : float, or float64 [k]
+        With ``booster="linear"``: the score is ``intercept_ + X @ coef_.T``, a missing value being the mean.
     n_trees_ : int
         Rounds in the model, all of which predictions use.
     best_iteration_ : int

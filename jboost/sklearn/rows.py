@@ -25,9 +25,9 @@ _ANY_DTYPE: Any = None  # what check_array understands, whatever its annotation 
 
 
 class BinnedRows(NamedTuple):
-    """Binned rows, their encoded targets, positive weights and what else is known of them: the `valid` of a fit."""
+    """Rows, binned or as numbers, encoded targets, positive weights and what else is known: the `valid` of a fit."""
 
-    data: Binned
+    data: Any  # Binned, or float64 [n f] for a linear function
     y: Any
     weight: Float[np.ndarray, " n"]
     offset: Float[np.ndarray, "n k"] | None
@@ -160,6 +160,11 @@ def hold_out(
             f"validation_fraction={fraction} of {n} {what} cannot be held out: {error}"
         ) from error
     return np.sort(train), np.sort(held)
+
+
+def take_data(data: Any, rows: Int[np.ndarray, " m"]) -> Any:
+    """Keep some rows of a matrix or of what is binned, given by increasing number."""
+    return take_binned(data, rows) if isinstance(data, Binned) else data[rows]
 
 
 def take_binned(data: Binned, rows: Int[np.ndarray, " m"]) -> Binned:

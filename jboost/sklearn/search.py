@@ -22,6 +22,7 @@ from jboost._runtime.caller import moves_arrays, warn
 from jboost._runtime.library import at_most, n_threads
 from jboost._spec import Hyper, Spec
 from jboost.sklearn.base import Boosting
+from jboost.sklearn.boosters import check_booster
 from jboost.sklearn.rows import BinnedRows, GivenRows, draw_seed
 from jboost.sklearn.samplers import sampler_of
 from jboost.sklearn.watched import mean_loss_of
@@ -166,6 +167,12 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
             whole_number(self.memory, "memory", 1),
         )
         asked = [_with(estimator, setting) for setting in settings]
+        for one in asked:
+            check_booster(one)
+            if one.booster != "tree":
+                raise ValueError(
+                    f"booster must be 'tree' in every setting, got {one.booster!r}; use GridSearchCV"
+                )
         specs, hypers = [one._spec(False) for one in asked], [one._hyper() for one in asked]
         if isinstance(estimator.sampler, str) and any(one.subsample != estimator.subsample for one in asked):
             raise ValueError(

@@ -10,7 +10,6 @@ from jax import Array
 from jax.tree_util import Partial
 
 from jboost._fixed_point import mean
-from jboost._model.ensemble import Ensemble, staged_predict
 from jboost._objective.objective import Objective
 from jboost._objective.resolve import resolve
 from jboost._objective.rows import Groups, Rows, make_groups
@@ -19,6 +18,7 @@ from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array
 from jboost.boosting.on_host import as_number
 from jboost.metrics import Metric, mean_loss
+from jboost.sklearn.models import Model, staged_scores
 from jboost.sklearn.rows import BinnedRows, GivenRows
 
 
@@ -68,13 +68,13 @@ def _measure(metrics: tuple[Metric, ...], score: Array, y: Any, weight: Array) -
     return tuple(metric(score, y, weight) for metric in metrics)
 
 
-def metric_curves(model: Ensemble, metrics: list[Metric], rows: BinnedRows) -> list[list[float]]:
+def metric_curves(model: Model, metrics: list[Metric], rows: BinnedRows) -> list[list[float]]:
     """Take metrics of raw scores of the rows after each round: a list for each metric."""
     in_jax = tuple(metric for metric in metrics if not metric.on_host)
     y = as_target(rows.y, "y", allow_nan=True)  # the fit has checked it
     weight = as_weight(rows.weight, len(rows.weight), "weight")
     curves: list[list[float]] = [[] for _ in metrics]
-    for score in staged_predict(model, rows.data, offset=rows.offset) if metrics else ():
+    for score in staged_scores(model, rows.data, rows.offset) if metrics else ():
         found = iter(_measure(in_jax, score, y, weight) if in_jax else ())
         for metric, curve in zip(metrics, curves, strict=True):
             curve.append(_on_host(metric, score, y, weight) if metric.on_host else float(next(found)))
