@@ -14,6 +14,7 @@ from sklearn.utils import estimator_checks
 
 import jboost
 from jboost import JBoostClassifier, JBoostRegressor, OrderedTargetEncoder, Spec, bin_by_target
+from jboost._bins.ordered import crossed_statistics
 from jboost.io.archive import VERSION
 from jboost.io.checks import check_record
 from jboost.io.record import to_record
@@ -100,9 +101,10 @@ def test_a_random_column_of_many_categories_gains_nothing():
     for seed in range(5):
         X, y = with_random_column(seed)
         ordered = bin_by_target(X[train], y[train], categorical=[2], seed=seed)
+        crossed = bin_by_target(X[train], y[train], categorical=[2], seed=seed, encoding="crossed")
         plain = jboost.bin_features(X[train], edges=ordered.edges)  # as rows that come later
         losses = {}
-        for name, data in (("ordered", ordered), ("plain", plain)):
+        for name, data in (("ordered", ordered), ("crossed", crossed), ("plain", plain)):
             valid = jboost.bin_features(X[test], edges=data.edges)
             model, history = jboost.fit(
                 jboost.losses.logistic, data, y[train], spec=spec, valid=(valid, y[test])
@@ -117,8 +119,23 @@ def test_a_random_column_of_many_categories_gains_nothing():
         alone = history.valid_metric[-1]
         assert losses["plain"][0] > 1.2 * alone
         assert losses["plain"][1] > 0.25
-        assert losses["ordered"][0] < 1.03 * alone
-        assert losses["ordered"][1] < 0.12
+        for name in ("ordered", "crossed"):
+            assert losses[name][0] < 1.03 * alone
+            assert losses[name][1] < 0.12
+
+
+def test_crossed_statistics_are_of_the_rows_of_other_folds_to_the_last_bit():
+    category, target, order, weight = rows()
+    prior = np.array([0.3, -1.0])
+    given = category, 40, target, weight, order, prior, 2.0
+    found, fold = crossed_statistics(*given), np.argsort(order) % 5
+    for i in range(0, N, 7):
+        told = (category == category[i]) & (fold != fold[i])
+        mean = (weight[told] @ target[told] + 2 * prior) / (weight[told].sum() + 2)
+        np.testing.assert_allclose(found[i], prior if category[i] < 0 else mean, rtol=1e-12)
+    changed = np.where((fold == 3)[:, None], 1e3 * target[::-1], target)
+    after = crossed_statistics(category, 40, changed, weight, order, prior, 2.0)
+    np.testing.assert_array_equal(after[fold == 3], found[fold == 3])
 
 
 def test_bins_of_training_rows_are_those_of_the_rows_before_and_of_others_those_of_all():
@@ -165,12 +182,15 @@ def frame(n: int = N) -> tuple[pd.DataFrame, Any]:
     return X.astype({"city": "category", "b": "category"}), np.sin(number) + 0.3 * rng.normal(size=n)
 
 
-@pytest.mark.parametrize("kind", ["amount", "label", "classes"])
-def test_an_estimator_reads_categories_as_they_are(kind, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "encoding"),
+    [("amount", "ordered"), ("amount", "crossed"), ("label", "ordered"), ("classes", "ordered")],
+)
+def test_an_estimator_reads_categories_as_they_are(kind, encoding, tmp_path):
     X, y = frame()
     y = {"amount": y, "label": y > 0, "classes": np.array(["p", "q", "r"])[np.digitize(y, [-0.5, 0.5])]}[kind]
     estimator = (JBoostRegressor if kind == "amount" else JBoostClassifier)(**FIT)
-    estimator.fit(X, y, eval_set=[(X[:50], y[:50])])
+    estimator.set_params(categorical_encoding=encoding).fit(X, y, eval_set=[(X[:50], y[:50])])
     n_statistics = 3 if kind == "classes" else 1
     assert estimator.model_.edges.n_features == 2 + n_statistics  # the column of two categories has subsets
     assert estimator.model_.edges.features.categorical == (1 + n_statistics,)
@@ -246,13 +266,15 @@ def test_scikit_learn_checks_the_encoder():
 
 def test_what_does_not_fit_is_refused():
     X, y = frame()
-    with pytest.raises(ValueError, match="categorical_encoding must be 'subsets' or 'ordered', got 'target'"):
+    with pytest.raises(ValueError, match=r"categorical_encoding must be .*'crossed', got 'target'"):
         JBoostRegressor(**{**FIT, "categorical_encoding": "target"}).fit(X, y)
     with pytest.raises(ValueError, match="categorical_encoding must be 'subsets' where y is a dict"):
         JBoostRegressor(lambda s, y: (s - y["a"]) ** 2, categorical_encoding="ordered").fit(X, {"a": y})
     search = jboost.JBoostSearchCV(JBoostRegressor(**FIT), param_grid={"reg_lambda": [1.0]}, cv=2)
     with pytest.raises(ValueError, match="statistics would know the rows held out"):
         search.fit(X, y)
+    with pytest.raises(ValueError, match="encoding must be 'ordered' or 'crossed', got 'plain'"):
+        bin_by_target(X, y, encoding="plain")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="y must hold finite numbers"):
         bin_by_target(X, np.append(y[1:], np.nan))
     with pytest.raises(ValueError, match=r"y must have shape \[300\] or \[300 k\]"):

@@ -1,9 +1,9 @@
-"""Bin categories by ordered target statistics: rows that are trained on by those before them, others by all."""
+"""Bin categories by target statistics: of earlier rows or other folds for rows trained on, of all for others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from jaxtyping import Float, Int, UInt
@@ -13,12 +13,20 @@ from jboost._bins.binning import Binned, read_bins
 from jboost._bins.categories import Categories, find_categories
 from jboost._bins.edges import Features
 from jboost._bins.finding import as_edges, find_column, map_columns
-from jboost._bins.ordered import category_statistics, check_prior_weight, in_average_rows, ordered_statistics
+from jboost._bins.ordered import (
+    category_statistics,
+    check_prior_weight,
+    crossed_statistics,
+    in_average_rows,
+    ordered_statistics,
+)
 from jboost._bins.quantiles import column_edges
 from jboost._bins.table import Factor, Table, check_not_empty, read_table
 from jboost._runtime.arguments import check_weight, on_host
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import MISSING_BIN, as_array, is_traced
+
+Encoding = Literal["ordered", "crossed"]
 
 
 @moves_arrays
@@ -30,15 +38,15 @@ def bin_by_target(
     categorical: Sequence[str] | Sequence[int] | Sequence[bool] | np.ndarray | None = None,
     missing: float | None = None,
     *,
+    encoding: Encoding = "ordered",
     max_cat_to_onehot: int = 4,
     prior_weight: float = 1.0,
     seed: Any = 0,
 ) -> Binned:
-    """Bin the rows to be trained on, with ordered target statistics in the place of categories.
+    """Bin the rows to be trained on, with target statistics in the place of categories.
 
-    A category becomes the mean target of its rows: for a row of X that of the rows before it in a random permutation,
-    so that none sees its own target; for rows that are binned by these edges later, that of all rows. The rest is as in
-    `bin_features`.
+    A category becomes the mean target of its rows: for a row of X that of some other rows, so that none sees its own
+    target; for rows that are binned by these edges later, that of all rows. The rest is as in `bin_features`.
 
     Parameters
     ----------
@@ -50,12 +58,14 @@ def bin_by_target(
     max_bins, sample_weight, categorical, missing
         As in `bin_features`. Rows of weight 0 are not trained on: they count for nothing, and are binned as later rows.
         All categories of a column are told apart, however many.
+    encoding : {"ordered", "crossed"}, default "ordered"
+        Which rows tell a row of X: those before it in a random permutation, or those outside of its fold, of five.
     max_cat_to_onehot : int, default 4
         Columns of so few categories are left as they are.
     prior_weight : float, default 1
         For how many rows of average weight the prior counts, which is the mean of y: against rare categories.
     seed : int or NumPy seed, default 0
-        Of the permutation. Rows of weight 0 have no place in it.
+        Of the permutation, in which rows are dealt to the folds too. Rows of weight 0 have no place in it.
 
     Returns
     -------
@@ -66,7 +76,7 @@ def bin_by_target(
     Raises
     ------
     ValueError, TypeError
-        As `bin_features`, and for a y that is not finite, not of n rows, or traced.
+        As `bin_features`, for another encoding, and for a y that is not finite, not of n rows, or traced.
 
     Notes
     -----
@@ -76,7 +86,8 @@ def bin_by_target(
 
     References
     ----------
-    Prokhorenkova et al. (2018), "CatBoost: unbiased boosting with categorical features", section 3.2.
+    Prokhorenkova et al. (2018), "CatBoost: unbiased boosting with categorical features", section 3.2. The statistics of
+    other folds are the "leave-one-out" of that section for a fifth of the rows at a time.
 
     Examples
     --------
@@ -89,6 +100,8 @@ def bin_by_target(
     >>> jboost.predict(model, city).shape
     (400,)
     """
+    if encoding not in get_args(Encoding):
+        raise ValueError(f"encoding must be 'ordered' or 'crossed', got {encoding!r}")
     if is_traced(X, y, sample_weight):
         raise TypeError("X, y and sample_weight must be concrete to find statistics, got traced ones")
     limit, missing = check_max_bins(max_bins), check_missing(missing)
@@ -101,7 +114,7 @@ def bin_by_target(
         if chosen[j]:
             factor = table.factor(j)
             if _n_categories(factor, rows) > max_cat_to_onehot:
-                return _statistics(factor, rows, limit)
+                return _statistics(factor, rows, limit, encoding)
         edges, known = find_column(table, j, rows.counted, rows.weight_of_counted, limit, chosen[j])
         return [_Column(edges, known, None)]
 
@@ -155,20 +168,25 @@ def _n_categories(factor: Factor, rows: _Rows) -> int:
     return int((present >= 0).sum())
 
 
-def _statistics(factor: Factor, rows: _Rows, max_bins: int) -> list[_Column]:
+def _statistics(factor: Factor, rows: _Rows, max_bins: int, encoding: Encoding) -> list[_Column]:
     """Return a feature for each column of the target."""
     known = find_categories(factor.values, factor.index[rows.counted], None, len(factor.values))
     number = {value: place for place, value in enumerate(known.values)}
     number_of = np.array([*(number.get(value, -1) for value in factor.values), -1])  # the last is of missing
     category = number_of[factor.index[rows.counted]]
-    beside = {"prior": rows.prior, "sample_weight": rows.weight, "prior_weight": rows.prior_weight}
-    before = np.asarray(ordered_statistics(category, rows.target, rows.order, **beside))
-    of_all = category_statistics(
-        category, len(known.values), rows.target, rows.weight, rows.prior, rows.prior_weight
-    )
-    before[category < 0] = np.nan  # missing stays missing
+    beside = {"prior": rows.prior, "prior_weight": rows.prior_weight}
+    by_category = category, len(known.values), rows.target, rows.weight
+    if encoding == "ordered":
+        weight = rows.weight
+        own = np.asarray(
+            ordered_statistics(category, rows.target, rows.order, sample_weight=weight, **beside)
+        )
+    else:
+        own = crossed_statistics(*by_category, rows.order, **beside)
+    of_all = category_statistics(*by_category, **beside)
+    own[category < 0] = np.nan  # missing stays missing
     found = []
-    for values, later, prior in zip(before.T, of_all.T, rows.prior, strict=True):
+    for values, later, prior in zip(own.T, of_all.T, rows.prior, strict=True):
         edges = column_edges(values, rows.weight_of_counted, max_bins)
         codes = np.searchsorted(edges, later, "left") + 1
         unknown = int(np.searchsorted(edges, prior, "left")) + 1
@@ -179,7 +197,7 @@ def _statistics(factor: Factor, rows: _Rows, max_bins: int) -> list[_Column]:
 def _binned(
     table: Table, columns: list[list[_Column]], max_bins: int, missing: float | None, counted: np.ndarray
 ) -> Binned:
-    """Bin all rows as later ones, and those that are trained on by what came before."""
+    """Bin all rows as later ones, and those that are trained on by what others say of them."""
     source = tuple(j for j, of_column in enumerate(columns) for _ in of_column)
     every = [one for of_column in columns for one in of_column]
     names = None if table.names is None else tuple(table.names[j] for j in source)

@@ -1,4 +1,4 @@
-"""Ordered target statistics: what the rows before it say of the category of a row."""
+"""Target statistics: what the rows before it, or those of other folds, say of the category of a row."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from jaxtyping import Array, Float, Int
 from jboost._runtime.arguments import on_host
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced
+
+FOLDS = 5  # of cross-fitted statistics
 
 Floats = Float[Array | np.ndarray, "n k"]
 
@@ -170,6 +172,34 @@ def in_average_rows(weight: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """
     average = min(float(weight[weight > 0].mean()), 1.0)
     return weight / 2.0 ** np.round(np.log2(average))
+
+
+def crossed_statistics(
+    category: Int[np.ndarray, " n"],
+    n_categories: int,
+    target: Float[np.ndarray, "n k"],
+    weight: Float[np.ndarray, " n"],
+    order: Int[np.ndarray, " n"],
+    prior: Float[np.ndarray, " k"],
+    prior_weight: float,
+) -> Float[np.ndarray, "n k"]:
+    """Return the smoothed mean target of the rows of the same category in other folds; rows are dealt in order.
+
+    A row whose category is negative, which is missing, is given the prior.
+    """
+    fold = np.empty(len(order), int)
+    fold[order] = np.arange(len(order)) % FOLDS
+    known = category >= 0
+    cell = category[known] * FOLDS + fold[known]
+    terms = np.column_stack([weight[:, None] * (target - prior), weight])[known]
+    sums = np.stack([np.bincount(cell, column, n_categories * FOLDS) for column in terms.T], axis=1)
+    # Added up without the row's own fold, not taken from a total, which its rounding would know.
+    others = np.einsum("ej,cjk->cek", 1 - np.eye(FOLDS), sums.reshape(n_categories, FOLDS, -1))
+    total = others[..., -1:] + prior_weight
+    means = prior + others[..., :-1] / np.where(total > 0, total, 1)
+    found = np.tile(prior, (len(category), 1))
+    found[known] = means[category[known], fold[known]]
+    return found
 
 
 def category_statistics(

@@ -212,8 +212,13 @@ def check_domain(check: Callable[[Any], None] | None, rows: Rows, name: str = "y
         raise ValueError(str(error) if name == "y" else f"{name}: {error}") from None
 
 
-def read_valid(valid: Any, y: Any, loss: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return (X, y, weight, offset, groups) of validation rows, whose y has been checked against that of training."""
+def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Any) -> tuple[Array, Rows]:
+    given = valid_arguments(valid, lambda X: Binned(as_array(read_bins(edges, X)), edges, True), y, loss)
+    return given.data.bins, rows_of(given, loss)
+
+
+def valid_arguments(valid: Any, read: Callable[[Any], Any], y: Any, loss: Any) -> RowArguments:
+    """Check the validation rows against the training targets, and read their features."""
     if not isinstance(valid, tuple) or not 2 <= len(valid) <= 5:
         raise TypeError(
             f"valid must be a tuple (X, y), (X, y, weight), (X, y, weight, offset) or (X, y, weight, offset, groups), "
@@ -229,21 +234,13 @@ def read_valid(valid: Any, y: Any, loss: Any) -> tuple[Any, Any, Any, Any, Any]:
                 f"valid[1] must have rows of shape {other.shape[1:]} as y has, got {one.shape[1:]}"
             )
     y_valid = jax.tree.map(lambda one, other: one.astype(other.dtype), y_valid, y)
-    return X, y_valid, weight, offset, groups
-
-
-def _valid_rows(valid: Any, edges: BinEdges, y: Any, loss: Any) -> tuple[Array, Rows]:
-    given = valid_arguments(valid, lambda X: Binned(as_array(read_bins(edges, X)), edges, True), y, loss)
-    return given.data.bins, rows_of(given, loss)
-
-
-def valid_arguments(valid: Any, read: Callable[[Any], Any], y: Any, loss: Any) -> RowArguments:
-    """Check the validation rows against the training targets, and read their features."""
-    X, y_valid, weight, offset, groups = read_valid(valid, y, loss)
     try:
         data = read(X)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"valid[0]: {error}") from None
+        kind = (
+            TypeError if isinstance(error, TypeError) else ValueError
+        )  # others are made of more than a message
+        raise kind(f"valid[0]: {error}") from error
     return RowArguments(data, y_valid, weight, offset, groups, OF_VALID)
 
 

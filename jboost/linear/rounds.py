@@ -17,7 +17,7 @@ from jboost._objective.units import Units
 from jboost._runtime.checkpointing import computed_again
 from jboost._runtime.typing import pytree, static_field
 from jboost._spec import Hyper
-from jboost.boosting.best_round import has_had_enough, improves, signed
+from jboost.boosting.watching import is_finished, metric_of, remembered
 from jboost.linear.passes import FeatureSelector, Move, move
 from jboost.linear.quadratic import Quadratic, penalty
 from jboost.metrics import Metric
@@ -104,7 +104,7 @@ def run(problem: Problem, key: Array) -> Round:
         if problem.spec.n_iter_no_change is None or problem.valid is None:
             state = step(problem, state, number)
         else:
-            has_ended = has_had_enough(state.since_best, problem.spec.n_iter_no_change)
+            has_ended = is_finished(problem, state.since_best)
             state = jax.lax.cond(
                 has_ended, lambda state: state, lambda state: step(problem, state, number), state
             )
@@ -217,23 +217,8 @@ def _validated(problem: Problem, state: State, length: Float[Array, ""], moved: 
     assert problem.valid_columns is not None
     change = dot(moved.coef, problem.valid_columns) + moved.constant[:, None]
     score = state.valid_score + length * change.T
-    metric = measured(problem, score)
-    loss = jax.lax.stop_gradient(signed(metric, problem.metric))
-    better = improves(loss, state.best_metric, problem.hyper.tol)
+    metric = metric_of(problem, score)
+    since_best, best = remembered(problem, metric, state.since_best, state.best_metric)
     return dataclasses.replace(
-        state,
-        valid_score=score,
-        valid_metric=metric,
-        since_best=jnp.where(better, 0, state.since_best + 1),
-        best_metric=jnp.where(better, loss, state.best_metric),
+        state, valid_score=score, valid_metric=metric, since_best=since_best, best_metric=best
     )
-
-
-def measured(problem: Problem, score: Float[Array, "m k"]) -> Float[Array, ""]:
-    """Take the metric of the validation rows."""
-    rows, loss = problem.valid, problem.loss
-    assert rows is not None
-    shaped = score[:, 0] if loss.n_outputs is None else score
-    if problem.metric is None:
-        return jnp.asarray(mean(loss.value(shaped, rows), rows.weight), score.dtype)
-    return jnp.asarray(problem.metric(shaped, rows.y, rows.weight), score.dtype)

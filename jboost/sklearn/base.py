@@ -217,13 +217,12 @@ class Boosting(Reading, Parameters):
 
     def _target_numbers(self, target: Any) -> Float[np.ndarray, "n k"]:
         """Return what the statistics of categories are means of."""
+        got = f"got {self.categorical_encoding!r}"
         if isinstance(target, Mapping):
-            raise ValueError("categorical_encoding must be 'subsets' where y is a dict, got 'ordered'")
+            raise ValueError(f"categorical_encoding must be 'subsets' where y is a dict, {got}")
         numbers = np.asarray(target, np.float64).reshape(len(target), -1)
         if np.isnan(numbers).any():
-            raise ValueError(
-                "categorical_encoding must be 'subsets' where targets are missing, got 'ordered'"
-            )
+            raise ValueError(f"categorical_encoding must be 'subsets' where targets are missing, {got}")
         return numbers
 
     def _strata(self, target: Any) -> np.ndarray | None:
@@ -301,7 +300,8 @@ class Boosting(Reading, Parameters):
             of_target = self._target_numbers(target)
             numbers = np.zeros((counted.size, of_target.shape[1]))
             numbers[number] = of_target
-            by_target = ByTarget(numbers, self.categorical_prior, self.max_cat_to_onehot, seed)
+            choices = self.categorical_prior, self.max_cat_to_onehot, seed, self.categorical_encoding
+            by_target = ByTarget(numbers, *choices)
             data = self._bin(given.X, edge_weight, None, by_target)
         else:
             data = self._read(given.X, edge_weight, None if start is None else start.model.edges)

@@ -48,7 +48,7 @@ class Parameters(BaseEstimator):
     base_score: Any = None
     max_bins: int | Literal["exact"] = 255
     categorical_features: Any = None
-    categorical_encoding: Literal["subsets", "ordered"] = "subsets"
+    categorical_encoding: Literal["subsets", "ordered", "crossed"] = "subsets"
     categorical_prior: float = 1.0
     missing: float | None = np.nan
     early_stopping: bool | str = "auto"
@@ -69,12 +69,13 @@ class Parameters(BaseEstimator):
         return has_eval_set
 
     def _encodes_by_target(self) -> bool:
-        if self.categorical_encoding not in ("subsets", "ordered"):
+        if self.categorical_encoding not in ("subsets", "ordered", "crossed"):
             raise ValueError(
-                f"categorical_encoding must be 'subsets' or 'ordered', got {self.categorical_encoding!r}"
+                "categorical_encoding must be 'subsets', 'ordered' or 'crossed', got "
+                f"{self.categorical_encoding!r}"
             )
         check_prior_weight(self.categorical_prior, "categorical_prior")
-        return self.categorical_encoding == "ordered"
+        return self.categorical_encoding != "subsets"
 
     def _spec(self, stops: bool) -> Spec:
         named: dict[str, Any] = {one.name: getattr(self, one.name) for one in dataclasses.fields(Spec)}

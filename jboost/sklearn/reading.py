@@ -19,12 +19,13 @@ from jboost.sklearn.starting import check_same_missing
 
 
 class ByTarget(NamedTuple):
-    """What target statistics need beside the features: y as numbers, the weight of the prior, a seed."""
+    """What target statistics need beside the features: y as numbers, the weight of the prior, a seed, their kind."""
 
     y: Float[np.ndarray, "n k"]
     prior_weight: float
     max_cat_to_onehot: int
     seed: int
+    encoding: Any  # of those of `bin_by_target`
 
 
 class Reading(Fitted):
@@ -71,6 +72,7 @@ class Reading(Fitted):
                 max_cat_to_onehot=by_target.max_cat_to_onehot,
                 prior_weight=by_target.prior_weight,
                 seed=by_target.seed,
+                encoding=by_target.encoding,
             )
         except (TypeError, ValueError) as error:
             if edges is not None:

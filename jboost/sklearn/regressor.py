@@ -62,13 +62,13 @@ class JBoostRegressor(RegressorMixin, Boosting):
     categorical_features : list of str, list of int or mask, optional
         Features to treat as categories, beside the data frame columns of a category, enum or string dtype. A
         category that `fit` has not seen goes where missing values go.
-    categorical_encoding : {"subsets", "ordered"}, default "subsets"
-        How more than `max_cat_to_onehot` categories are told apart: by subsets that each split finds, or by ordered
-        target statistics, as CatBoost does: see `jboost.bin_by_target`. A category that `fit` has not seen then has the
-        prior. There is a statistic for each class of several, and for each column of y. It helps where there are many
-        categories with few rows each.
+    categorical_encoding : {"subsets", "ordered", "crossed"}, default "subsets"
+        How more than `max_cat_to_onehot` categories are told apart: by subsets that each split finds, or by target
+        statistics of other rows, those before a row in a random order, as CatBoost does, or those of other folds: see
+        `jboost.bin_by_target`. A category that `fit` has not seen then has the prior. There is a statistic for each
+        class of several, and for each column of y. They help where there are many categories with few rows each.
     categorical_prior : float, default 1
-        For how many rows the prior of an ordered target statistic, the mean target, counts.
+        For how many rows the prior of a target statistic, the mean target, counts.
     missing : float, default NaN
         A number in X that stands for a missing value, such as -999, beside NaN; `model_` remembers it.
     early_stopping : bool or "auto", default "auto"

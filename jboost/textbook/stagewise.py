@@ -21,7 +21,7 @@ from jboost._runtime.typing import as_array, is_traced, pytree
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost.boosting.callbacks import check_callbacks
 from jboost.boosting.diagnosing import as_base_score
-from jboost.boosting.preparing import check_domain, chosen_metric, read_valid
+from jboost.boosting.preparing import check_domain, chosen_metric, valid_arguments
 from jboost.boosting.stopping import History, cut_after_best, losses_after, silence_after_best
 from jboost.boosting.trials import try_metric
 from jboost.learners import Learner
@@ -220,16 +220,11 @@ def _rows_of(y: Any, weight: Any, offset: Any, k: int, names: tuple[str, str]) -
 
 def _watched(valid: Any, y: Any, loss: Any, learner: Learner, known: Any) -> tuple[Any, Rows]:
     """Return validation rows as the learner reads them, and their targets."""
-    X, y, weight, offset, groups = read_valid(valid, y, loss)
-    if groups is not None:
+    given = valid_arguments(valid, lambda X: learner.init(jax.random.key(0), X, known)[1], y, loss)
+    if given.groups is not None:
         raise ValueError("valid[4] must be None: losses of groups are for jboost.fit")
-    k = loss.n_outputs or 1
-    rows = _rows_of(y, weight, offset, k, ("valid[2]", "valid[3]"))
-    try:
-        prepared = learner.init(jax.random.key(0), X, known)[1]
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"valid[0]: {error}") from error
+    k, prepared = loss.n_outputs or 1, given.data
+    rows = _rows_of(given.y, given.weight, given.offset, k, ("valid[2]", "valid[3]"))
     _check_rows(learner, known, prepared, rows.weight, k, "valid[1] (valid[0] must have as many rows)")
     return prepared, rows
 
