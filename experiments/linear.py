@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # as a script: find this checkout, which need not be installed
     sys.path.insert(0, str(ROOT))
 
-import lightgbm  # noqa: E402
+import lightgbm  # noqa: E402  # pyright: ignore[reportMissingImports]
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 from sklearn.compose import make_column_selector, make_column_transformer  # noqa: E402

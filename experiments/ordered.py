@@ -162,7 +162,7 @@ def by_folds(split: Split) -> float:
 
 def by_catboost(split: Split) -> float:
     """Fit CatBoost and return its test loss."""
-    import catboost
+    import catboost  # pyright: ignore[reportMissingImports]
 
     is_class = split.train.y.dtype.kind in "iu"
     if is_class and split.train.y.max() > 1:
@@ -194,7 +194,7 @@ def ways() -> dict[str, Callable[[Split], float]]:
         "crossed": by_folds,
     }
     try:
-        import catboost  # noqa: F401
+        import catboost  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError:
         return found
     return found | {"CatBoost": by_catboost}

@@ -80,7 +80,7 @@ def by_jboost(data: Any, parts: tuple[Part, Part, Part], kind: str) -> tuple[flo
 
 def by_catboost(data: Any, parts: tuple[Part, Part, Part], kind: str) -> tuple[float, int]:
     """Do the same with CatBoost."""
-    import catboost
+    import catboost  # pyright: ignore[reportMissingImports]
 
     train, stop, test = parts
     is_class = data.task != "regression"

@@ -431,3 +431,17 @@ def test_codes_and_categories_are_refused():
         model.predict(X[:, :2])
     with pytest.raises(ValueError, match="n_rounds must be between 0 and 60"):
         model.truncate(61)
+
+
+@pytest.mark.parametrize("factor", [1e-38, 1e38, 1e200])
+def test_columns_beyond_the_floats_are_refused(factor):
+    X = factor * np.linspace(-1, 1, 20)[:, None]
+    with pytest.raises(ValueError, match=r"X must have columns with means up to .* in column 0; scale it"):
+        jboost.fit_linear(jboost.losses.squared_error, X, X[:, 0] / factor)
+
+
+def test_a_linear_model_is_no_start_for_trees():
+    X = np.linspace(-1, 1, 20)[:, None]
+    linear = jboost.JBoostRegressor(booster="linear", n_estimators=2).fit(X, X[:, 0])
+    with pytest.raises(TypeError, match=r"init_model must be a model of trees, got one .* booster='linear'"):
+        jboost.JBoostRegressor().fit(X, X[:, 0], init_model=linear)

@@ -210,6 +210,13 @@ def test_an_estimator_reads_categories_as_they_are(kind, encoding, tmp_path):
         with pytest.raises(ValueError, match="no target statistics of categories to be softened"):
             jboost.differentiable.soften(model, 0.1)
     if kind == "classes":
+        few = JBoostClassifier(**{**FIT, "n_estimators": 3}, colsample_bytree=0.5)
+        few.fit(X, y, feature_weights=[1.0, 0.0, 1.0])  # of the columns
+        assert few.feature_importances_[1] == 0
+        with pytest.raises(
+            ValueError, match=r"feature_weights must have shape \(3,\), one weight for each column"
+        ):
+            few.fit(X, y, feature_weights=np.ones(5))
         record, arrays = to_record(model)
         for name, bad in (("source", [1, 1, 1, 1, 2]), ("source", [0, 2, 2, 2, 3]), ("names", list("abcde"))):
             with pytest.raises(ValueError, match=f"{name}: expected"):
@@ -226,6 +233,10 @@ def test_rows_held_out_are_told_by_the_others_and_a_warm_start_goes_on():
     first.set_params(n_estimators=20).fit(X, y)
     whole = JBoostRegressor(**FIT).fit(X, y)
     np.testing.assert_array_equal(first.predict(X), whole.predict(X))
+    with pytest.raises(ValueError, match="categorical_encoding must stay as it was"):
+        first.set_params(categorical_encoding="subsets", n_estimators=30).fit(X, y)
+    with pytest.raises(ValueError, match="categorical_prior and random_state must stay"):
+        first.set_params(categorical_encoding="ordered", categorical_prior=3.0).fit(X, y)
     # A fit that leaves a row out, by its weight, is that of the others.
     weight = (np.arange(N) != 7).astype(float)
     without = JBoostRegressor(**FIT).fit(X[weight > 0], y[weight > 0])
@@ -290,5 +301,21 @@ def test_what_does_not_fit_is_refused():
     assert jboost.ordered_statistics(*np.zeros((3, 0), int), prior=0.0).shape == (0,)
     with pytest.raises(ValueError, match="order must hold each of the row numbers 0 to 2 once"):
         jboost.ordered_statistics([0, 0, 1], [1.0, 2.0, 3.0], [0, 0, 2], prior=0.0)
+    with pytest.raises(ValueError, match="prior must hold finite numbers"):
+        jboost.ordered_statistics([0, 1], [1.0, 2.0], [0, 1], prior=np.nan)
+    with pytest.raises(TypeError, match="category must hold whole numbers"):
+        jax.jit(lambda y: jboost.ordered_statistics([0.5, 1.0], y, [0, 1], prior=0.0))(np.ones(2))
+    with pytest.raises(
+        ValueError, match=r"category must have one entry for each of the 2 rows, got shape \(1,\)"
+    ):
+        jax.jit(lambda y: jboost.ordered_statistics([0], y, [0, 1], prior=0.0))(np.ones(2))
+    with pytest.raises(ValueError, match="prior_weight must be finite and at least 0"):
+        jax.jit(lambda y: jboost.ordered_statistics([0, 0], y, [0, 1], prior=0.0, prior_weight=-1.0))(
+            np.ones(2)
+        )
+    with pytest.raises(TypeError, match="max_cat_to_onehot must be an integer"):
+        bin_by_target(X, y, max_cat_to_onehot="4")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="seed must be a whole number"):
+        bin_by_target(X, y, seed="x")
     with pytest.raises(ValueError, match="n_permutations must be an integer of at least 1"):
         OrderedTargetEncoder(n_permutations=0).fit(X[["city"]], y)

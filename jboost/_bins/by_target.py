@@ -22,7 +22,7 @@ from jboost._bins.ordered import (
 )
 from jboost._bins.quantiles import column_edges
 from jboost._bins.table import Factor, Table, check_not_empty, read_table
-from jboost._runtime.arguments import check_weight, on_host
+from jboost._runtime.arguments import check_weight, on_host, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import MISSING_BIN, as_array, is_traced
 
@@ -63,7 +63,8 @@ def bin_by_target(
     max_cat_to_onehot : int, default 4
         Columns of so few categories are left as they are.
     prior_weight : float, default 1
-        For how many rows of average weight the prior counts, which is the mean of y: against rare categories.
+        For how many rows the prior counts, which is the mean of y: against rare categories. Where weights are below 1
+        on average, a row of average weight is taken for one, to the nearest power of two.
     seed : int or NumPy seed, default 0
         Of the permutation, in which rows are dealt to the folds too. Rows of weight 0 have no place in it.
 
@@ -105,6 +106,7 @@ def bin_by_target(
     if is_traced(X, y, sample_weight):
         raise TypeError("X, y and sample_weight must be concrete to find statistics, got traced ones")
     limit, missing = check_max_bins(max_bins), check_missing(missing)
+    max_cat_to_onehot = whole_number(max_cat_to_onehot, "max_cat_to_onehot")
     table = read_table(X, missing)
     check_not_empty(table.shape)
     rows = _rows(y, sample_weight, table.shape[0], prior_weight, seed)
@@ -155,7 +157,10 @@ def _rows(y: Any, sample_weight: Any, n: int, prior_weight: Any, seed: Any) -> _
     if not np.isfinite(target).all():
         raise ValueError("y must hold finite numbers for statistics, got others")
     check_prior_weight(prior_weight)
-    order = np.random.default_rng(seed).permutation(counted.size)
+    try:
+        order = np.random.default_rng(seed).permutation(counted.size)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"seed must be a whole number or another seed of NumPy's, got {seed!r}") from error
     same = (weight == weight[0]).all()
     prior = np.average(target, axis=0, weights=weight)
     return _Rows(

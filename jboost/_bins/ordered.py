@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import jax.numpy as jnp
@@ -57,7 +56,10 @@ def ordered_statistics(
     Raises
     ------
     ValueError
-        For concrete arguments of other lengths, an `order` that is none, or negative weights.
+        For arguments of other lengths, and, unless they are traced, an `order` that is none, negative weights or
+        numbers that are not finite.
+    TypeError
+        For what are no real numbers, or no whole ones.
 
     Notes
     -----
@@ -75,43 +77,63 @@ def ordered_statistics(
     """
     traced = is_traced(category, target, order, prior, sample_weight, prior_weight)
     xp: Any = jnp if traced else np
-    target = jnp.asarray(target) if traced else np.asarray(on_host(target, "target"), np.float64)
-    if not jnp.issubdtype(target.dtype, jnp.floating):
-        target = target.astype(jnp.result_type(float))
-    shape, n = target.shape, len(target)
-    weight = xp.ones(n, target.dtype) if sample_weight is None else xp.asarray(sample_weight, target.dtype)
-    category, order = xp.asarray(category), xp.asarray(order)
+    target, prior, a = (
+        _numbers(one, name)
+        for one, name in ((target, "target"), (prior, "prior"), (prior_weight, "prior_weight"))
+    )
+    category, order = _whole_numbers(category, "category"), _whole_numbers(order, "order")
     if target.ndim not in (1, 2):
         raise ValueError(f"target must have shape [n] or [n k], got {target.shape}")
-    if not traced:
-        _check(category, target, order, weight, prior_weight)
-    prior, a = xp.asarray(prior, target.dtype), xp.asarray(prior_weight, target.dtype)
+    shape, n = target.shape, len(target)
+    weight = np.ones(n) if sample_weight is None else _numbers(sample_weight, "sample_weight")
+    for name, array in (("category", category), ("order", order), ("sample_weight", weight)):
+        if array.shape != (n,):
+            raise ValueError(f"{name} must have one entry for each of the {n} rows, got shape {array.shape}")
     if prior.shape not in ((), shape[1:]):
         raise ValueError(f"prior must be a number, or one for each column of target, got shape {prior.shape}")
+    _check_values(target, order, weight, prior, a)
+    dtype = target.dtype if traced and jnp.issubdtype(target.dtype, jnp.floating) else None
+    dtype = dtype or (jnp.result_type(float) if traced else np.float64)
+    target, weight, prior, a = (xp.asarray(one, dtype) for one in (target, weight, prior, a))
+    category, order = xp.asarray(category), xp.asarray(order)
     columns = target[:, None] if len(shape) == 1 else target
     found = _statistics(xp, category, columns, order, weight, xp.broadcast_to(prior, columns.shape[1:]), a)
     return found.reshape(shape)
 
 
-def _check(category: Any, target: Any, order: Any, weight: Any, prior_weight: Any) -> None:
-    n = len(target)
-    if not np.isfinite(target).all():
-        raise ValueError("target must hold finite numbers, got others")
-    for name, array in (("category", category), ("order", order), ("sample_weight", weight)):
-        if array.shape != (n,):
-            raise ValueError(f"{name} must have one entry for each of the {n} rows, got shape {array.shape}")
-    if category.dtype.kind not in "iu" and n:
-        raise ValueError(f"category must hold whole numbers, got dtype {category.dtype}")
-    if not np.array_equal(np.sort(order), np.arange(n)):
-        raise ValueError(f"order must hold each of the row numbers 0 to {n - 1} once")
-    if not (weight >= 0).all() or not np.isfinite(weight).all():
-        raise ValueError("sample_weight must hold finite numbers of at least 0, got others")
-    check_prior_weight(prior_weight)
+def _numbers(given: Any, name: str) -> Any:
+    """Return an array of real numbers, traced or on the host."""
+    array = given if is_traced(given) else on_host(given, name)
+    if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, jnp.floating):  # such as bfloat16
+        raise TypeError(f"{name} must hold real numbers, got {given!r}")
+    return array
+
+
+def _whole_numbers(given: Any, name: str) -> Any:
+    array = _numbers(given, name)
+    if not array.size:  # an empty list has floats for a type
+        return array.astype(np.int32)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must hold whole numbers, got dtype {array.dtype}")
+    return array
+
+
+def _check_values(target: Any, order: Any, weight: Any, prior: Any, a: Any) -> None:
+    """Look at the values of what is not traced."""
+    for name, array in (("target", target), ("prior", prior), ("sample_weight", weight)):
+        if not is_traced(array) and not np.isfinite(np.asarray(array, np.float64)).all():
+            raise ValueError(f"{name} must hold finite numbers, got others")
+    if not is_traced(order) and not np.array_equal(np.sort(order), np.arange(len(order))):
+        raise ValueError(f"order must hold each of the row numbers 0 to {len(order) - 1} once")
+    if not is_traced(weight) and not (np.asarray(weight) >= 0).all():
+        raise ValueError("sample_weight must hold numbers of at least 0, got others")
+    if not is_traced(a):
+        check_prior_weight(a)
 
 
 def check_prior_weight(a: Any, name: str = "prior_weight") -> None:
     """Raise unless this is a finite number of at least 0."""
-    is_number = isinstance(a, Real | np.floating | np.integer) and not isinstance(a, bool)
+    is_number = np.ndim(a) == 0 and getattr(a, "dtype", np.asarray(a).dtype).kind in "iuf"
     if not is_number or not 0 <= float(a) < np.inf:
         raise ValueError(f"{name} must be finite and at least 0, got {a!r}")
 

@@ -17,7 +17,7 @@ from jboost._model.linear import LinearModel
 from jboost._objective.derivatives import explained
 from jboost._objective.loss import as_loss
 from jboost._objective.resolve import Resolved, resolve
-from jboost._runtime.arguments import as_key, as_target
+from jboost._runtime.arguments import as_key, as_target, whole_number
 from jboost._runtime.caller import moves_arrays, warn
 from jboost._runtime.padding import reusable_size
 from jboost._runtime.programs import program
@@ -212,9 +212,10 @@ def _choices(
     n_features: int,
 ) -> Choices:
     """Check the choices of a fit."""
-    _check_count("n_estimators", n_estimators, 0)
+    n_estimators = whole_number(n_estimators, "n_estimators")
+    patience = None
     if n_iter_no_change is not None:
-        _check_count("n_iter_no_change", n_iter_no_change, 1)
+        patience = whole_number(n_iter_no_change, "n_iter_no_change", 1, or_else=" or None")
     if feature_selector not in get_args(FeatureSelector):
         raise ValueError(
             f"feature_selector must be one of {get_args(FeatureSelector)}, got {feature_selector!r}"
@@ -223,19 +224,11 @@ def _choices(
         raise ValueError(f"penalties must be one of {get_args(Penalties)}, got {penalties!r}")
     n_steps = n_features
     if top_k is not None:
-        _check_count("top_k", top_k, 1)
+        top_k = whole_number(top_k, "top_k", 1, or_else=" or None")
         if feature_selector not in BY_SIZE:
             raise ValueError(f"top_k must be None unless feature_selector is one of {BY_SIZE}, got {top_k}")
-        n_steps = min(int(top_k), n_features)
-    patience = None if n_iter_no_change is None else int(n_iter_no_change)
-    return Choices(int(n_estimators), feature_selector, n_steps, patience, penalties)
-
-
-def _check_count(name: str, value: Any, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
+        n_steps = min(top_k, n_features)
+    return Choices(n_estimators, feature_selector, n_steps, patience, penalties)
 
 
 def _pose(

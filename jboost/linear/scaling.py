@@ -12,6 +12,7 @@ from jboost._model.linear import around, as_floats
 from jboost._runtime.padding import pad_axis
 from jboost._runtime.typing import as_array, is_traced
 
+ROOM = 28  # powers of two that coefficients and scores have beside those of a column
 FLAT = 10  # units of rounding of a column's mean: a deviation of no more is none
 
 
@@ -38,7 +39,25 @@ def find_scale(matrix: Any, weight: Any) -> Scale:
     unit = numpy.where(varies, size, 1)
     square = numpy.sum(share * numpy.square(difference / unit[None]), axis=0)
     deviation = numpy.where(varies, unit * numpy.sqrt(numpy.where(varies, square, 1)), 0)
+    if numpy is np:
+        _check_range(center, deviation)
     return Scale(as_array(center, float), as_array(deviation, float))
+
+
+def _check_range(center: Any, deviation: Any) -> None:
+    """Refuse columns whose means, deviations or coefficients would not be normal numbers of JAX's."""
+    info = jnp.finfo(jnp.result_type(float))
+    largest = 2.0 ** (info.maxexp - ROOM)
+    held = (np.abs(center) <= largest) & (
+        (deviation == 0) | ((deviation >= 1 / largest) & (deviation <= largest))
+    )
+    if not held.all():
+        j = int(np.argmin(held))
+        raise ValueError(
+            f"X must have columns with means up to {largest:.1g} and deviations from {1 / largest:.1g} to "
+            f"{largest:.1g}, for coefficients in {info.dtype}, got {center[j]:.3g} and {deviation[j]:.3g} in "
+            f"column {j}; scale it"
+        )
 
 
 def standardised(matrix: Any, scale: Scale, n_rows: int) -> Float[Array, "f n"]:

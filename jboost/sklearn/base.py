@@ -34,6 +34,7 @@ from jboost.sklearn.reading import ByTarget, Reading
 from jboost.sklearn.rows import (
     BinnedRows,
     GivenRows,
+    by_feature,
     check_alike,
     check_beside,
     check_domain,
@@ -44,7 +45,14 @@ from jboost.sklearn.rows import (
 )
 from jboost.sklearn.samplers import sampler_of
 from jboost.sklearn.scorers import RegressorStage, Scored
-from jboost.sklearn.starting import Start, own_start, rounds_to_go, start_from
+from jboost.sklearn.starting import (
+    Start,
+    check_same_encoding,
+    check_same_statistics,
+    own_start,
+    rounds_to_go,
+    start_from,
+)
 from jboost.sklearn.watched import check_eval_set, mean_loss_of, mean_loss_on, metric_curves
 
 
@@ -156,6 +164,7 @@ class Boosting(Reading, Parameters):
             return self
         data, target, weight, offset, groups = train
         sampler = sampler_of(self.sampler, self.subsample, self._strata(target))
+        of_columns = by_feature(feature_weights, data.edges.features)
         handed = Handed(data)
         del train, data  # the fit alone has them
         with at_most(n_threads(self.n_jobs)):
@@ -174,7 +183,7 @@ class Boosting(Reading, Parameters):
                 groups=groups,
                 sampler=sampler,
                 base_score=None if is_warm else self.base_score,
-                feature_weights=feature_weights,
+                feature_weights=of_columns,
                 callbacks=callbacks,
                 verbose=None if self.verbose is None else bool(self.verbose),
             )
@@ -295,6 +304,8 @@ class Boosting(Reading, Parameters):
         number = np.flatnonzero(counted)
         edge_weight = np.zeros(counted.size)
         edge_weight[number[train]] = weight[train]
+        if is_warm:
+            check_same_encoding(self._encodes_by_target(), self.model_.edges.features)
         # A warm start goes on with the same rows, whose statistics are made once more.
         if self._encodes_by_target() and (start is None or is_warm):
             of_target = self._target_numbers(target)
@@ -303,6 +314,8 @@ class Boosting(Reading, Parameters):
             choices = self.categorical_prior, self.max_cat_to_onehot, seed, self.categorical_encoding
             by_target = ByTarget(numbers, *choices)
             data = self._bin(given.X, edge_weight, None, by_target)
+            if is_warm:
+                check_same_statistics(data.edges, self.model_.edges)
         else:
             data = self._read(given.X, edge_weight, None if start is None else start.model.edges)
 

@@ -33,7 +33,8 @@ class OrderedTargetEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     prior_weight : float, default 1
-        For how many rows of average weight the prior counts, against rare categories.
+        For how many rows the prior counts, against rare categories. Where weights are below 1 on average, a row of
+        average weight is taken for one, to the nearest power of two.
     prior : float or float [k], optional
         The statistic of a category of which no row is known; a missing or unseen category has it too. The mean target
         by default, which is the same for all rows.

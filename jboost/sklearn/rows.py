@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_random_state
 
-from jboost._bins import Binned
+from jboost._bins import Binned, Features
 from jboost._objective.group import GroupLoss
 from jboost._objective.objective import Objective
 from jboost._runtime.arguments import as_group_ids, as_offset
@@ -213,3 +213,16 @@ def check_domain(check: Callable[[np.ndarray], None] | None, y: np.ndarray, name
             check(y)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
+
+
+def by_feature(feature_weights: Any, features: Features) -> Any:
+    """Give weights of columns to the features that read them, where several read one."""
+    if feature_weights is None or features.source is None:
+        return feature_weights
+    weights = np.asarray(feature_weights)
+    if weights.shape != (features.n_columns,):
+        raise ValueError(
+            f"feature_weights must have shape ({features.n_columns},), one weight for each column of X, "
+            f"got {weights.shape}"
+        )
+    return weights[list(features.columns)]

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jboost._bins import BinEdges, Features, check_same_edges
 from jboost._bins.arguments import check_missing
 from jboost._model.ensemble import Ensemble
+from jboost._model.linear import LinearModel
 from jboost._spec import Spec
 from jboost.boosting import History
 from jboost.boosting.preparing import form_of_trees
@@ -37,6 +39,8 @@ def start_from(init_model: Any) -> Start:
     model = getattr(init_model, "model_", init_model)
     if isinstance(model, str | os.PathLike):
         model = load(model)
+    if isinstance(model, LinearModel):
+        raise TypeError("init_model must be a model of trees, got one that was fitted with booster='linear'")
     if not isinstance(model, Ensemble):
         raise TypeError(
             "init_model must be a jboost.Ensemble, a fitted estimator of jboost or the path of a saved model, got "
@@ -70,3 +74,24 @@ def check_same_missing(missing: Any, of_model: float | None) -> None:
     if number is not None and number != of_model:
         expected = "NaN" if of_model is None else f"{of_model} or NaN"
         raise ValueError(f"missing must be {expected}, as in the model that is continued, got {missing!r}")
+
+
+def check_same_encoding(encodes_by_target: bool, features: Features) -> None:
+    """Raise where a warm start would bin the rows that a model's statistics know as if it did not know them."""
+    has_statistics = any(known is not None and known.is_statistic for known in features.categories)
+    if has_statistics and not encodes_by_target:
+        raise ValueError(
+            "categorical_encoding must stay as it was in a warm start from a model with target statistics, got "
+            "'subsets'"
+        )
+
+
+def check_same_statistics(edges: BinEdges, of_model: BinEdges) -> None:
+    """Raise where statistics that were made once more are others."""
+    try:
+        check_same_edges(edges, of_model)
+    except ValueError:
+        raise ValueError(
+            "X, y, sample_weight, categorical_encoding, categorical_prior and random_state must stay as they were in a "
+            "warm start with target statistics, which are made once more; fit anew with warm_start=False"
+        ) from None
