@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, UInt
 
 from jboost._bins.arguments import categorical_mask, check_max_bins, check_missing
 from jboost._bins.binning import Binned, read_bins
-from jboost._bins.categories import Categories, find_categories
+from jboost._bins.categories import Categories, category_numbers, find_categories
 from jboost._bins.edges import Features
 from jboost._bins.finding import as_edges, find_column, map_columns
 from jboost._bins.ordered import (
@@ -176,9 +176,7 @@ def _n_categories(factor: Factor, rows: _Rows) -> int:
 def _statistics(factor: Factor, rows: _Rows, max_bins: int, encoding: Encoding) -> list[_Column]:
     """Return a feature for each column of the target."""
     known = find_categories(factor.values, factor.index[rows.counted], None, len(factor.values))
-    number = {value: place for place, value in enumerate(known.values)}
-    number_of = np.array([*(number.get(value, -1) for value in factor.values), -1])  # the last is of missing
-    category = number_of[factor.index[rows.counted]]
+    category = category_numbers(known, factor)[rows.counted]
     beside = {"prior": rows.prior, "prior_weight": rows.prior_weight}
     by_category = category, len(known.values), rows.target, rows.weight
     if encoding == "ordered":

@@ -108,6 +108,12 @@ def category_codes(known: Categories, factor: Factor, label: str) -> Int[np.ndar
     return np.array([*codes, MISSING_BIN], dtype=np.int32)[factor.index]
 
 
+def category_numbers(known: Categories, factor: Factor) -> Int[np.ndarray, " n"]:
+    """Return the place of each row's value among those that are known, and -1 for a missing or an unknown one."""
+    place = {value: i for i, value in enumerate(known.values)}
+    return np.array([*(place.get(value, -1) for value in factor.values), -1])[factor.index]
+
+
 def category_tables(
     features: list[Categories], n_words: int
 ) -> tuple[UInt32[np.ndarray, "f m w"], Int[np.ndarray, "f m"]]:

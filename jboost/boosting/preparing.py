@@ -237,9 +237,8 @@ def valid_arguments(valid: Any, read: Callable[[Any], Any], y: Any, loss: Any) -
     try:
         data = read(X)
     except (TypeError, ValueError) as error:
-        kind = (
-            TypeError if isinstance(error, TypeError) else ValueError
-        )  # others are made of more than a message
+        # Errors of kinds below these may be made of more than a message.
+        kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"valid[0]: {error}") from error
     return RowArguments(data, y_valid, weight, offset, groups, OF_VALID)
 

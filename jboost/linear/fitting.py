@@ -30,6 +30,7 @@ from jboost.boosting.on_host import as_number, check_not_traced
 from jboost.boosting.preparing import (
     RowArguments,
     check_domain,
+    chosen_metric,
     pad_rows,
     rows_of,
     valid_arguments,
@@ -38,7 +39,6 @@ from jboost.linear.passes import BY_SIZE, FeatureSelector
 from jboost.linear.rounds import Choices, Problem, Round, run
 from jboost.linear.scaling import Scale, find_scale, standardised, unit_of
 from jboost.metrics import Metric
-from jboost.metrics.metric import as_metric
 
 NAMES = ("X", "y", "sample_weight", "offset", "groups")
 
@@ -246,7 +246,6 @@ def _pose(
     check_domain(loss.check_target, train)
     if spec.n_iter_no_change is not None and valid is None:
         raise ValueError("valid must be given when n_iter_no_change asks for early stopping")
-    chosen = None if metric is None else as_metric(metric).of_scores(loss.inverse_link, loss.n_outputs)
     scale = find_scale(given.data, train.weight)
     padded = loss.pads and not is_traced(given.data, train)
     n_rows = reusable_size(train.weight.size, resolved.numbers_per_row) if padded else train.weight.size
@@ -256,11 +255,8 @@ def _pose(
     if valid is not None:
         of_valid = valid_arguments(valid, lambda X: _read_valid(X, missing, given), given.y, loss)
         watched = rows_of(of_valid, loss)
-        check_domain(loss.check_target, watched, "valid[1]")
-        if chosen is not None:
-            check_domain(chosen.check_target, watched, f"valid[1], for metric {chosen.name}")
         valid_columns = standardised(of_valid.data, scale, watched.weight.size)
-    deviation = unit_of(scale)
+    chosen, deviation = chosen_metric(metric, loss, watched), unit_of(scale)
     problem = Problem(columns, train, valid_columns, watched, loss, chosen, hyper, deviation, spec)
     return problem, scale
 

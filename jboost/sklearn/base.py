@@ -23,7 +23,6 @@ from jboost._runtime.caller import moves_arrays
 from jboost._runtime.library import ask_for_devices, at_most, n_threads
 from jboost.boosting import History, fit
 from jboost.boosting.preparing import Handed
-from jboost.linear import fit_linear
 from jboost.metrics import Metric
 from jboost.sklearn.boosters import check_booster, check_for_linear
 from jboost.sklearn.history import continued, cut
@@ -367,6 +366,8 @@ class Boosting(Reading, Parameters):
         seed: int,
     ) -> tuple[LinearModel, History]:
         """Fit a linear function; its rows have been read, so that no number stands for a missing value in them."""
+        from jboost.linear import fit_linear  # a first fit of trees does not wait for it
+
         selector: Any = self.feature_selector
         penalties: Any = self.penalties
         model, history = fit_linear(

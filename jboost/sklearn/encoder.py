@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags, check_consistent_length
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from jboost._bins import category_statistics, ordered_statistics
-from jboost._bins.categories import Categories, find_categories
+from jboost._bins.categories import Categories, category_numbers, find_categories
 from jboost._bins.ordered import check_prior_weight, in_average_rows
 from jboost._bins.table import Factor, check_not_empty, read_table
 from jboost._runtime.arguments import check_weight, on_host
@@ -134,7 +134,7 @@ class OrderedTargetEncoder(TransformerMixin, BaseEstimator):
         beside = {"prior": self.prior_, "sample_weight": weight, "prior_weight": self.prior_weight}
         found = []
         for factor, known in zip(factors, self._known, strict=True):
-            number = _numbers(factor, known)
+            number = category_numbers(known, factor)
             of_each = [ordered_statistics(number, target, order, **beside) for order in orders]
             found.append(np.mean(of_each, axis=0))
         return np.hstack(found)
@@ -155,7 +155,9 @@ class OrderedTargetEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         factors = self._read(X, reset=False)
         with_prior = [np.vstack([one, self.prior_]) for one in self.encodings_]
-        numbers = [_numbers(factor, known) for factor, known in zip(factors, self._known, strict=True)]
+        numbers = [
+            category_numbers(known, factor) for factor, known in zip(factors, self._known, strict=True)
+        ]
         return np.hstack([table[number] for table, number in zip(with_prior, numbers, strict=True)])
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
@@ -200,7 +202,7 @@ class OrderedTargetEncoder(TransformerMixin, BaseEstimator):
         pairs = zip(factors, self._known, strict=True)
         beside = target, weight, self.prior_, float(self.prior_weight)
         self.encodings_ = [
-            category_statistics(_numbers(factor, known), len(known.values), *beside)
+            category_statistics(category_numbers(known, factor), len(known.values), *beside)
             for factor, known in pairs
         ]
         return factors, target, weight
@@ -260,9 +262,3 @@ def _known(factor: Factor, weight: Float[np.ndarray, " n"]) -> Categories:
     """Return the categories that a row of weight above 0 has."""
     counted = weight > 0
     return find_categories(factor.values, factor.index[counted], weight[counted], len(factor.values) + 1)
-
-
-def _numbers(factor: Factor, known: Categories) -> Int[np.ndarray, " n"]:
-    """Number the category of each row, -1 for a missing and an unknown one."""
-    number = {value: place for place, value in enumerate(known.values)}
-    return np.array([*(number.get(value, -1) for value in factor.values), -1])[factor.index]
