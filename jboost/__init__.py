@@ -1,12 +1,12 @@
 """Gradient-boosted trees as one compiled JAX program: any loss, on CPU, GPU or TPU."""
 
-import importlib
 import typing
 
 from jboost._runtime.garbage import uncollected as _uncollected
+from jboost._runtime.late import late_names as _late_names
 
-with _uncollected(lasting=True):
-    from jboost import boosting, losses, metrics, samplers
+with _uncollected(lasting=True):  # what every fit needs
+    from jboost import boosting, losses, metrics
     from jboost._bins import (
         BinEdges,
         Binned,
@@ -17,27 +17,28 @@ with _uncollected(lasting=True):
         sketch_edges,
     )
     from jboost._model.ensemble import Ensemble, concatenate, predict, staged_predict, truncate
-    from jboost._model.linear import LinearModel
     from jboost._objective.base_score import best_constant
     from jboost._objective.batch import BatchLoss
-    from jboost._objective.exact import Exact
     from jboost._objective.group import GroupLoss
     from jboost._objective.leaf_rules import LeafRule, Newton, Quantile
     from jboost._objective.leaves import Leaves
-    from jboost._objective.line_search import LineSearch
     from jboost._objective.loss import Loss
-    from jboost._objective.one_step import OneStep
-    from jboost._objective.path_smoothing import PathSmoothing
     from jboost._runtime.library import plain_jax
     from jboost._spec import Hyper, Spec
     from jboost._tree import Tree
     from jboost.boosting import History, Progress, fit
-    from jboost.io import load, save
     from jboost.metrics import Metric
-    from jboost.tuning import Sweep, sweep
 
-if typing.TYPE_CHECKING:
-    from jboost import differentiable, distributions, explain, learners, plotting, textbook
+if (
+    typing.TYPE_CHECKING
+):  # these are imported when they are asked for: scikit-learn alone takes as long as JAX
+    from jboost import differentiable, distributions, explain, learners, plotting, samplers, textbook
+    from jboost._model.linear import LinearModel
+    from jboost._objective.exact import Exact
+    from jboost._objective.line_search import LineSearch
+    from jboost._objective.one_step import OneStep
+    from jboost._objective.path_smoothing import PathSmoothing
+    from jboost.io import load, save
     from jboost.linear import fit_linear
     from jboost.sklearn import (
         AdaBoostClassifier,
@@ -48,6 +49,7 @@ if typing.TYPE_CHECKING:
         OrderedTargetEncoder,
     )
     from jboost.textbook import boost
+    from jboost.tuning import Sweep, sweep
 
 __all__ = [
     "AdaBoostClassifier",
@@ -107,34 +109,30 @@ __all__ = [
     "truncate",
 ]
 
-
-_ESTIMATORS = (
-    "AdaBoostClassifier",
-    "JBoostClassifier",
-    "JBoostDistribution",
-    "JBoostRegressor",
-    "JBoostSearchCV",
-    "OrderedTargetEncoder",
+__getattr__ = _late_names(
+    __name__,
+    {
+        "jboost._model.linear": ("LinearModel",),
+        "jboost._objective.exact": ("Exact",),
+        "jboost._objective.line_search": ("LineSearch",),
+        "jboost._objective.one_step": ("OneStep",),
+        "jboost._objective.path_smoothing": ("PathSmoothing",),
+        "jboost._runtime.version": ("__version__",),
+        "jboost.io": ("load", "save"),
+        "jboost.linear": ("fit_linear",),
+        "jboost.sklearn": (
+            "AdaBoostClassifier",
+            "JBoostClassifier",
+            "JBoostDistribution",
+            "JBoostRegressor",
+            "JBoostSearchCV",
+            "OrderedTargetEncoder",
+        ),
+        "jboost.textbook": ("boost",),
+        "jboost.tuning": ("Sweep", "sweep"),
+    },
+    rooms=("differentiable", "distributions", "explain", "learners", "plotting", "samplers", "textbook"),
 )
-
-
-def __getattr__(name: str) -> typing.Any:
-    """Import what takes long when it is asked for: the estimators, since scikit-learn takes as long as JAX."""
-    if name in _ESTIMATORS:
-        from jboost import sklearn
-
-        return getattr(sklearn, name)
-    if name in ("differentiable", "distributions", "explain", "learners", "plotting", "textbook"):
-        return importlib.import_module(f"jboost.{name}")
-    if name == "boost":
-        return importlib.import_module("jboost.textbook").boost
-    if name == "fit_linear":
-        return importlib.import_module("jboost.linear").fit_linear
-    if name == "__version__":
-        from jboost.io.archive import library_version
-
-        return library_version()
-    raise AttributeError(f"module 'jboost' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

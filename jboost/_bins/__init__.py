@@ -17,12 +17,12 @@ from jboost._bins.binning import (
 from jboost._bins.bundling import Bundles
 from jboost._bins.by_target import bin_by_target
 from jboost._bins.categories import Categories
+from jboost._bins.columns import Factor
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
 from jboost._bins.matrix import read_matrix
 from jboost._bins.ordered import category_statistics, ordered_statistics
 from jboost._bins.sketch import QuantileSketch
 from jboost._bins.streaming import sketch_edges
-from jboost._bins.table import Factor
 
 __all__ = [
     "BinEdges",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jboost._bins.table import Table
+from jboost._bins.columns import Table
 from jboost._runtime.arguments import check_weight, whole_number
 from jboost._runtime.typing import is_traced
 

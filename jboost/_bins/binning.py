@@ -16,17 +16,11 @@ from jboost._bins import native
 from jboost._bins.arguments import categorical_mask, check_max_bins, check_missing, rows_for_edges
 from jboost._bins.bundling import Bundles, find_bundles
 from jboost._bins.categories import category_codes, category_tables
+from jboost._bins.columns import HOW_TO_HAVE_CATEGORIES, Factor, Table
 from jboost._bins.device import are_equal, count_below, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features
 from jboost._bins.finding import find_edges, map_columns
-from jboost._bins.table import (
-    HOW_TO_HAVE_CATEGORIES,
-    Factor,
-    Table,
-    check_not_empty,
-    in_precision,
-    read_table,
-)
+from jboost._bins.table import check_not_empty, in_precision, read_table
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import MISSING_BIN, as_array, empty_for_device, is_traced, pytree, static_field
 

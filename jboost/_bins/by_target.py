@@ -11,6 +11,7 @@ from jaxtyping import Float, Int, UInt
 from jboost._bins.arguments import categorical_mask, check_max_bins, check_missing
 from jboost._bins.binning import Binned, read_bins
 from jboost._bins.categories import Categories, category_numbers, find_categories
+from jboost._bins.columns import Factor, Table
 from jboost._bins.edges import Features
 from jboost._bins.finding import as_edges, find_column, map_columns
 from jboost._bins.ordered import (
@@ -21,7 +22,7 @@ from jboost._bins.ordered import (
     ordered_statistics,
 )
 from jboost._bins.quantiles import column_edges
-from jboost._bins.table import Factor, Table, check_not_empty, read_table
+from jboost._bins.table import check_not_empty, read_table
 from jboost._runtime.arguments import check_weight, on_host, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import MISSING_BIN, as_array, is_traced

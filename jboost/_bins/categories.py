@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, UInt32
 
+from jboost._bins.columns import Factor
 from jboost._bins.device import host_words
-from jboost._bins.table import Factor
 from jboost._runtime.typing import MISSING_BIN
 
 Category = str | bool | int | float

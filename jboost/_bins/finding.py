@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 
 from jboost._bins.arguments import MAX_MAX_BINS
 from jboost._bins.categories import Categories, find_categories
+from jboost._bins.columns import Table
 from jboost._bins.edges import BinEdges, Features, edges_from_exact
 from jboost._bins.quantiles import column_edges
-from jboost._bins.table import Table
 
 _T = TypeVar("_T")
 _TASKS_PER_CORE = 16

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jboost._bins.binning import Binned
-from jboost._bins.table import HOW_TO_HAVE_CATEGORIES, read_table
+from jboost._bins.columns import HOW_TO_HAVE_CATEGORIES
+from jboost._bins.table import read_table
 from jboost._runtime.typing import is_traced
 
 HOW_TO_ENCODE = "; encode it, for example by sklearn.preprocessing.OneHotEncoder"

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from jboost._bins.arguments import MAX_MAX_BINS, check_max_bins, check_missing
+from jboost._bins.columns import Table
 from jboost._bins.edges import BinEdges, Features
 from jboost._bins.finding import as_edges, map_columns
 from jboost._bins.sketch import QuantileSketch, check_eps
-from jboost._bins.table import Table, read_table
+from jboost._bins.table import read_table
 from jboost._runtime.arguments import check_weight
 
 ERROR_OF_A_BIN = 1 / 8  # of its weight, unless another error is asked for

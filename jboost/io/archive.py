@@ -7,7 +7,6 @@ the format. Reading takes memory in proportion to the file, whatever its headers
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import io
 import json
 import math
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from jboost._runtime.version import __version__
 from jboost.io.replacing import replacing
 
 FORMAT = "jboost model"
@@ -32,7 +32,7 @@ Arrays = dict[str, np.ndarray]
 
 def write_archive(path: str, record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a file as a whole, or else leave what was there; OSError says why it cannot be written."""
-    head = {"format": FORMAT, "version": VERSION, "jboost": library_version()}
+    head = {"format": FORMAT, "version": VERSION, "jboost": __version__}
     members = {_RECORD: _to_json({**head, **record})}
     members |= {f"{name}.npy": _to_npy(array) for name, array in arrays.items()}
     with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
@@ -110,7 +110,7 @@ def _without_head(record: Any) -> tuple[int, Record]:
     if version > VERSION:
         raise ValueError(
             f"the file has version {version} of the format and was written by jboost {writer}, but this is "
-            f"jboost {library_version()}, which reads up to version {VERSION}; upgrade jboost to load it"
+            f"jboost {__version__}, which reads up to version {VERSION}; upgrade jboost to load it"
         )
     return version, record
 
@@ -135,11 +135,3 @@ def _from_npy(name: str, content: bytes) -> np.ndarray:
         if dtype.kind == "b" and body.max(initial=0) > 1:
             raise ValueError("booleans other than 0 and 1")
         return body.view(dtype).reshape(shape).astype(dtype.newbyteorder("="))
-
-
-def library_version() -> str:
-    """Return the version of the installed package, or "unknown" where it runs from its sources."""
-    try:
-        return importlib.metadata.version("jboost")
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        return "unknown"

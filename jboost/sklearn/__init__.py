@@ -1,8 +1,10 @@
 """Estimators with scikit-learn's interface: they check and encode the data, bin it and call `jboost.fit`."""
 
-from jboost._runtime.garbage import uncollected as _uncollected
+import typing
 
-with _uncollected(lasting=True):
+from jboost._runtime.late import late_names as _late_names
+
+if typing.TYPE_CHECKING:
     from jboost.sklearn.adaboost import AdaBoostClassifier
     from jboost.sklearn.classifier import JBoostClassifier
     from jboost.sklearn.distribution import JBoostDistribution
@@ -18,3 +20,15 @@ __all__ = [
     "JBoostSearchCV",
     "OrderedTargetEncoder",
 ]
+
+__getattr__ = _late_names(
+    __name__,
+    {
+        "jboost.sklearn.adaboost": ("AdaBoostClassifier",),
+        "jboost.sklearn.classifier": ("JBoostClassifier",),
+        "jboost.sklearn.distribution": ("JBoostDistribution",),
+        "jboost.sklearn.encoder": ("OrderedTargetEncoder",),
+        "jboost.sklearn.regressor": ("JBoostRegressor",),
+        "jboost.sklearn.search": ("JBoostSearchCV",),
+    },
+)

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted, check_random_state, valida
 
 from jboost._bins import category_statistics, ordered_statistics
 from jboost._bins.categories import Categories, category_numbers, find_categories
+from jboost._bins.columns import Factor
 from jboost._bins.ordered import check_prior_weight, in_average_rows
-from jboost._bins.table import Factor, check_not_empty, read_table
+from jboost._bins.table import check_not_empty, read_table
 from jboost._runtime.arguments import check_weight, on_host
 from jboost._runtime.caller import moves_arrays
 from jboost.sklearn.labels import labels_of, number_labels, one_column

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
 from typing import Any
 
-from jboost import samplers
-
-OF_A_SHARE: dict[str, Callable[[float], samplers.Sampler]] = {
-    "bootstrap": samplers.bootstrap,
-    "mvs": samplers.mvs,
-    "without_replacement": samplers.without_replacement,
-}
-OF_ALL: dict[str, Callable[[], samplers.Sampler]] = {
-    "bayesian_bootstrap": samplers.bayesian_bootstrap,
-    "goss": samplers.goss,
-}
+OF_A_SHARE = ("bootstrap", "mvs", "without_replacement")
+OF_ALL = ("bayesian_bootstrap", "goss")
 
 
 def sampler_of(sampler: Any, subsample: float, strata: Any) -> Any:
@@ -25,12 +16,13 @@ def sampler_of(sampler: Any, subsample: float, strata: Any) -> Any:
     """
     if not isinstance(sampler, str):
         return sampler
+    samplers = importlib.import_module("jboost.samplers")  # most fits need none
     if sampler in OF_A_SHARE:
-        return OF_A_SHARE[sampler](subsample)
+        return getattr(samplers, sampler)(subsample)
     if sampler in OF_ALL:
         if subsample != 1:
             raise ValueError(f"subsample must be 1 with sampler={sampler!r}, got {subsample!r}")
-        return OF_ALL[sampler]()
+        return getattr(samplers, sampler)()
     if sampler == "stratified":
         if strata is None:
             raise ValueError(

@@ -15,7 +15,6 @@ from jboost._model.linear import LinearModel
 from jboost._spec import Spec
 from jboost.boosting import History
 from jboost.boosting.preparing import form_of_trees
-from jboost.io import load
 
 
 class Start(NamedTuple):
@@ -38,6 +37,8 @@ def start_from(init_model: Any) -> Start:
     """
     model = getattr(init_model, "model_", init_model)
     if isinstance(model, str | os.PathLike):
+        from jboost.io import load  # only where a file is read
+
         model = load(model)
     if isinstance(model, LinearModel):
         raise TypeError("init_model must be a model of trees, got one that was fitted with booster='linear'")
