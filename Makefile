@@ -29,12 +29,12 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 # Inner functions check the shapes and dtypes of their annotations in every call (tests/conftest.py): it costs little.
 export JBOOST_CHECK_TYPES ?= 1
 
-# Half of the compilation is LLVM's optimisation of programs that then run for milliseconds; the quick tests keep it.
+# Half of the compilation is LLVM's optimisation of programs that then run for milliseconds; XLA_FLAGS= keeps it.
 # Before JAX 0.11 tests/conftest.py adds another flag.
-test plain: export XLA_FLAGS ?= --xla_backend_optimization_level=0
+test slow plain: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick plain check format clean
+.PHONY: help demo test slow plain check format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -42,11 +42,11 @@ help: ## show this list
 demo: $(VENV)/.demo $(VENV)/.package ## fit real data with built-in and self-written losses, print a table, draw curves
 	$(BIN)/python experiments/demo.py
 
-test: $(VENV)/.test $(VENV)/.package ## run all tests
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
-
-quick: $(VENV)/.test $(VENV)/.package ## run the tests that are not marked slow
+test: $(VENV)/.test $(VENV)/.package ## run the tests, but for those marked slow
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+
+slow: $(VENV)/.test $(VENV)/.package ## run the slow tests: further cases, long examples, sanitizers, several processes
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
 
 CORE := $(addprefix tests/test_,$(addsuffix .py,split tree histogram fixed_point quantise sampling))
 CORE += tests/test_fit.py::test_fit_equals_the_numpy_twin # without the library a whole fit takes five seconds to compile

@@ -137,6 +137,7 @@ def test_the_length_of_a_gradient_step_is_where_the_loss_is_least(x64):
     np.testing.assert_allclose(record.length[0], found.x, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
 def test_units_of_target_and_weights_change_nothing(unit):
     for learner in (learners.Tree(2), learners.splines(4), learners.SquashedLinear(20)):

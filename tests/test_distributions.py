@@ -167,6 +167,7 @@ def test_float32_keeps_its_digits_and_its_derivatives():
 # --- Composed of others ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_mixtures_zeros_and_bounds():
     score = np.array([[0.3, -0.2, -1.0, 0.1, 2.0, -0.5], [0.0, 1.0, 0.0, 0.0, 0.5, 1.0]])
     weight = np.exp(score[:, :2]) / np.exp(score[:, :2]).sum(axis=1, keepdims=True)
@@ -475,6 +476,7 @@ def check(distribution: Any, y: Any) -> None:
     distribution.check_target(y)
 
 
+@pytest.mark.slow
 def test_transforms_are_uniform_and_drawn():
     pytest.importorskip("matplotlib").use("Agg")
     for one, score in ((d.hurdle(d.gamma), [0.5, 0.3, 0.2]), (d.poisson, [0.4])):

@@ -61,15 +61,22 @@ CALLABLES = [(name, value) for name, value in PUBLIC if inspect.isclass(value) o
 
 
 LONG = (  # pages whose examples take long, or import a library that does
+    "base-learners.md",
+    "causal-and-fair.md",
+    "distributions.md",
     "encoder.md",
+    "explain.md",
     "files.md",
+    "fine-tuning.md",
     "how-to-extend.md",
     "learned-losses.md",
     "linear.md",
     "numpyro.md",
     "ordered.md",
+    "sampling.md",
     "sharding.md",
     "simulator.md",
+    "split-finding.md",
     "tree-boost.md",
 )
 

@@ -158,6 +158,7 @@ def test_maps_stay_below_a_limit(own_programs, monkeypatch, rng):
     assert sum(one() is not None for one in arrays) < 5
 
 
+@pytest.mark.slow
 def test_fits_of_fresh_losses_leave_nothing_behind(own_programs, monkeypatch, rng):
     """Neither programs, of which Linux tells by memory maps, nor the arrays in them."""
     monkeypatch.setattr(programs, "MAX_PROGRAMS", 4)  # those of two fits

@@ -208,6 +208,7 @@ def test_estimators_take_samplers_by_name(name, share, expected):
     assert np.ptp(named.model_.leaf_value) > 0
 
 
+@pytest.mark.slow
 def test_a_search_draws_by_name_too():
     grid = {"learning_rate": [0.1, 0.5]}
     estimator = regressor(sampler="mvs", subsample=0.5, random_state=0)

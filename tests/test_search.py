@@ -36,7 +36,9 @@ def labels(y: np.ndarray) -> np.ndarray:
     return np.array(["low", "high", "top"])[np.digitize(y, [2.0, 5.0])]
 
 
-@pytest.mark.parametrize("scoring", [None, "neg_log_loss", "roc_auc_ovr"])
+@pytest.mark.parametrize(
+    "scoring", ["neg_log_loss", *(pytest.param(s, marks=pytest.mark.slow) for s in (None, "roc_auc_ovr"))]
+)
 def test_a_classifier_scores_as_in_the_search_of_scikit_learn(scoring):
     X, y = rows()
     estimator = JBoostClassifier(n_estimators=8, random_state=3)
@@ -176,6 +178,7 @@ def test_what_does_not_fit_is_named(changes, error, message):
         JBoostSearchCV(**given).fit(X, y)
 
 
+@pytest.mark.slow
 def test_targets_of_several_columns():
     X, y = rows()
     several = np.stack([y, X[:, 3] - y], axis=1)
@@ -208,6 +211,7 @@ def test_splits_name_the_rows_that_were_given():
     np.testing.assert_allclose(found.best_score_, one.score(X[30:90], y[30:90]), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_balanced_weights_are_those_of_the_rows_of_a_fold():
     X, y = rows()
     names, grid = labels(y), {"learning_rate": [0.1, 0.5]}

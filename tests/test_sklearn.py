@@ -320,6 +320,7 @@ def test_a_function_alone_differs_by_where_its_best_constant_is_found(loss, y):
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_loss_with_an_output_for_each_of_two_classes():
     estimator = classifier(loss=losses.softmax(2)).fit(X, POSITIVE)
     score = np.asarray(jboost.predict(estimator.model_, X), dtype=np.float64)

@@ -120,6 +120,7 @@ def test_dependent_outputs_are_split_by_what_they_gain_together():
     assert first["diagonal"][1] > first["full"][1]
 
 
+@pytest.mark.slow
 def test_vmap_and_plain_jax_give_the_same_model():
     X, y = problem()
     rates = jnp.array([0.1, 0.3])
@@ -136,6 +137,7 @@ def test_vmap_and_plain_jax_give_the_same_model():
         np.testing.assert_array_equal(np.asarray(every.trees.threshold)[1], one.trees.threshold)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_derivatives_are_those_of_the_same_splits():
     X, y = problem(80)

@@ -81,7 +81,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+QUICK = ("cauchy", "poisson", "normal", "full saddle")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
+)
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10**6), tail=st.sampled_from([0.0, 1.0, 2.0]))
 def test_no_round_raises_the_training_loss(name, seed, tail):
@@ -110,6 +115,7 @@ def test_trees_of_several_classes_do_not_climb_together(multi_output):
     assert history.train_loss[-1] < 0.5 * np.log(3)  # of the base score, about
 
 
+@pytest.mark.slow
 def test_losses_of_all_rows_do_not_climb():
     def all_rows(score, y, weight):
         return jnp.sum(weight * jnp.log1p(jnp.square(score - y)))
@@ -267,6 +273,7 @@ def test_derivatives_that_are_not_finite_later_are_told_of():
     assert np.isnan(traced.train_loss).any()
 
 
+@pytest.mark.slow
 def test_a_loss_that_rounds_off_its_value_is_learned_all_the_same():
     """s^2 - 2 s y + y^2 with y about 10,000 is off by as much as it is; its derivatives are not."""
     rng = np.random.default_rng(0)
@@ -298,6 +305,7 @@ def test_losses_of_groups_do_not_climb(seed):
     assert (np.diff(history.train_loss) <= ROUNDING * np.abs(history.train_loss[:-1])).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("far", [0.0, 1e3])
 def test_a_loss_that_has_fallen_far_does_not_climb(far):
     def rippled(score, y):
@@ -351,6 +359,7 @@ def test_an_l1_penalty_does_not_stop_a_shortened_step():
     assert np.exp(np.asarray(jboost.predict(model, X))[-1]) > 20
 
 
+@pytest.mark.slow
 def test_rounds_before_a_derivative_that_is_not_finite_are_kept_beside_validation_rows():
     def root(score, y):
         return 0.5 * jnp.square(score - y) + jnp.sqrt(jnp.square(score - y))
@@ -366,6 +375,7 @@ def test_rounds_before_a_derivative_that_is_not_finite_are_kept_beside_validatio
     assert len(seen) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.last_digits
 def test_a_loss_without_a_minimum_stops_where_scores_are_rounded():
     """A scale that falls for ever ends where the next float of the mean is a cliff: told by the loss in float64."""

@@ -315,6 +315,7 @@ def fit_once(loss=jboost.losses.logistic, **options):
     return jboost.fit(loss, X, X[:, 0] > 0, spec=spec, **options)[0]
 
 
+@pytest.mark.slow
 def test_a_named_program_is_not_traced(folder, monkeypatch):
     first = fit_once()
     traces, by_text = [], stored._compiled_by_text

@@ -6,6 +6,7 @@ import logging
 
 import jax
 import numpy as np
+import pytest
 
 import jboost
 from jboost import Hyper, Spec, losses
@@ -32,6 +33,7 @@ def test_the_loss_falls_with_every_part(rng):
     assert errors[-1] < np.mean((np.asarray(jboost.predict(alone, X)) - y) ** 2)
 
 
+@pytest.mark.slow
 def test_a_part_goes_on_from_the_scores_of_the_model(rng, x64):
     """One more part is a fit to what the model leaves over."""
     first, second = part(rng), part(rng)

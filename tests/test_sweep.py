@@ -98,7 +98,12 @@ def assert_equals_single_fits(
         assert found.best_round_of_fold[s, fold] == history.best_round
 
 
-@pytest.mark.parametrize("name", CASES)
+QUICK = ("weights and an offset", "early stopping", "classes")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
+)
 @pytest.mark.filterwarnings("ignore:the training loss ended")
 def test_each_member_is_the_single_fit(name):
     loss, kind, spec, options = CASES[name]
@@ -114,6 +119,7 @@ def test_each_member_is_the_single_fit(name):
         assert np.isnan(found.metric).any()  # some stopped sooner than others
 
 
+@pytest.mark.slow
 def test_members_take_turns_in_little_memory_and_draw_by_their_keys():
     """Two at a time, of unequal folds, with rows and columns drawn: places are taken over, and nothing else changes."""
     X, y = rows("label")
@@ -133,6 +139,7 @@ def test_members_take_turns_in_little_memory_and_draw_by_their_keys():
     assert_equals_single_fits(wide, mask, data, X, losses.logistic, y, STOPPING, {}, keys)
 
 
+@pytest.mark.slow
 def test_the_best_setting_is_fitted_for_its_best_number_of_rounds():
     X, y = rows()
     found = sweep(losses.squared_error, X, y, hyper=TWO, spec=SPEC, folds=4)
@@ -169,6 +176,7 @@ def test_without_folds_the_training_loss_is_judged():
     np.testing.assert_allclose(found.train_loss[1, 0], history.train_loss, rtol=2e-6)
 
 
+@pytest.mark.slow
 def test_derivatives_that_fail_end_their_member_alone():
     """The rounds before are kept, and the other members go on."""
     X, y = rows()

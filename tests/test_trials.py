@@ -41,6 +41,7 @@ def test_samplers_of_another_form_are_named(sampler):
         fit(sampler=sampler)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler",
     [
@@ -57,6 +58,7 @@ def test_weights_that_nothing_is_learned_by_are_named(sampler):
         fit(sampler=sampler)
 
 
+@pytest.mark.slow
 def test_a_sampler_may_answer_yes_or_no():
     """Whatever the type: a bool is a weight of 1 or 0."""
     model, _ = fit(sampler=lambda k, g, h, w: jnp.arange(w.size) % 2 == 0)

@@ -190,6 +190,7 @@ def test_another_start_and_other_numbers_compile_nothing():
     assert programs.n_programs() == before
 
 
+@pytest.mark.slow
 def test_draws_average_fits_of_weights_drawn_anew():
     """Exponential ones: the mean is that of fits with such weights, one at a time."""
     found = run(influence, draws=3, key=jax.random.key(1))
@@ -226,6 +227,7 @@ def test_units_of_the_target_do_not_matter(unit):
     np.testing.assert_allclose(found.values["reg_lambda"], plain.values["reg_lambda"], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_maximised_rises():
     def closeness(score, y, weight):
         return -jnp.average(jnp.square(score - y), weights=weight)
@@ -293,6 +295,7 @@ def test_bad_arguments_are_named_before_anything_is_compiled(change, error, word
     assert programs.n_programs() == before
 
 
+@pytest.mark.slow
 def test_what_has_no_derivative_or_runs_off_is_said():
     def rank(score, y, weight):
         return jnp.mean(jnp.argsort(score) * y)
@@ -315,6 +318,7 @@ def test_what_has_no_derivative_or_runs_off_is_said():
         jax.jit(lambda w: run(influence, sample_weight=w))(jnp.ones(N))
 
 
+@pytest.mark.slow
 def test_a_number_that_several_functions_of_a_loss_hold_is_one():
     """Of the density of the general robust loss, whose curvature has its shape and scale too."""
     loss = losses.general_robust_nll(1.0, 0.5)

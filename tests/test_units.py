@@ -177,7 +177,12 @@ def test_the_unit_of_h_where_a_class_is_rare(rare):
 
 
 @pytest.mark.parametrize(
-    "loss", [losses.poisson, losses.tweedie(1.5), losses.gamma], ids=lambda loss: loss.name
+    "loss",
+    [
+        losses.gamma,
+        *(pytest.param(loss, marks=pytest.mark.slow) for loss in (losses.poisson, losses.tweedie(1.5))),
+    ],
+    ids=lambda loss: loss.name,
 )
 def test_one_huge_target_does_not_keep_the_others_from_being_learned(loss):
     """The unit is that of a typical row: as much is learned as with penalties as they are."""
@@ -193,6 +198,7 @@ def test_one_huge_target_does_not_keep_the_others_from_being_learned(loss):
         assert np.corrcoef(np.asarray(jboost.predict(model, X))[kept], signal[kept])[0, 1] > 0.6
 
 
+@pytest.mark.slow
 def test_rows_of_different_noise_are_learned_as_with_weights():
     """A loss with a factor of its own for each row is that of weights, whatever the range of the factors."""
     rng = np.random.default_rng(0)
@@ -206,6 +212,7 @@ def test_rows_of_different_noise_are_learned_as_with_weights():
     assert errors[0] < 1.1 * errors[1]
 
 
+@pytest.mark.slow
 def test_the_unit_of_h_of_losses_of_several_rows(rows):
     """The rows of a group try their steps together: alone in it they are rows, and all at once no more vanish."""
     data, _ = rows
@@ -229,6 +236,7 @@ def test_the_unit_of_h_of_losses_of_several_rows(rows):
     assert of_rows > 1.3 * share * (1 - share)  # which is h itself; few rows say more, so it is not much
 
 
+@pytest.mark.slow
 def test_a_rare_class_is_not_learned_by_heart():
     """No leaf of ten rows with one of a rare class says more of it than the rows allow."""
     rng = np.random.default_rng(0)
@@ -246,6 +254,7 @@ def test_a_rare_class_is_not_learned_by_heart():
     assert risk < 2 * constant
 
 
+@pytest.mark.slow
 def test_derivatives_go_through_the_units():
     """The units depend on weights and on the parameters of a loss: against central differences, in float64."""
     with jax.enable_x64():
@@ -270,6 +279,7 @@ def test_derivatives_go_through_the_units():
         np.testing.assert_allclose(of_power, (moved[0] - moved[1]) / (2 * step), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_continued_fit_has_the_units_of_the_first(rows):
     data, y = rows
     target = (y > 0).astype(float)
