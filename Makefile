@@ -43,16 +43,16 @@ demo: $(VENV)/.demo $(VENV)/.package ## fit real data with built-in and self-wri
 	$(BIN)/python experiments/demo.py
 
 test: $(VENV)/.test $(VENV)/.package ## run the tests, but for those marked slow
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
 slow: $(VENV)/.test $(VENV)/.package ## run the slow tests: further cases, long examples, sanitizers, several processes
-	$(BIN)/python -m pytest -n $(WORKERS) -m slow $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
 
 CORE := $(addprefix tests/test_,$(addsuffix .py,split tree histogram fixed_point quantise sampling))
 CORE += tests/test_fit.py::test_fit_equals_the_numpy_twin # without the library a whole fit takes five seconds to compile
 
 plain: $(VENV)/.test $(VENV)/.package ## run the tests of the core without the C++ library
-	JBOOST_NATIVE=0 JBOOST_REQUIRE_NATIVE=0 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(CORE) $(ARGS)
+	JBOOST_NATIVE=0 JBOOST_REQUIRE_NATIVE=0 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(CORE) $(ARGS)
 
 check: $(VENV)/.test $(VENV)/.package ## check format, lint, types and the floors of the package
 	$(BIN)/ruff format --check .
