@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 
-from jboost._runtime.arguments import whole_number
+from jboost._runtime.arguments import check_choice, whole_number
 from jboost._runtime.typing import as_array, is_traced, pytree
 
 GrowPolicy = Literal["symmetric", "depthwise"]
@@ -112,12 +112,12 @@ class Spec:
             whole_number(self.sketch_size, "sketch_size", 1, LARGEST)
         if self.n_candidates is not None:
             whole_number(self.n_candidates, "n_candidates", 2, LARGEST)
-        _check_choice("grow_policy", self.grow_policy, get_args(GrowPolicy))
-        _check_choice("penalties", self.penalties, get_args(Penalties))
-        _check_choice("multi_output", self.multi_output, get_args(MultiOutput))
-        _check_choice("split_hessian", self.split_hessian, get_args(SplitHessian))
-        _check_choice("sketch", self.sketch, get_args(Sketch))
-        _check_choice("boosting_type", self.boosting_type, get_args(BoostingType))
+        check_choice("grow_policy", self.grow_policy, get_args(GrowPolicy))
+        check_choice("penalties", self.penalties, get_args(Penalties))
+        check_choice("multi_output", self.multi_output, get_args(MultiOutput))
+        check_choice("split_hessian", self.split_hessian, get_args(SplitHessian))
+        check_choice("sketch", self.sketch, get_args(Sketch))
+        check_choice("boosting_type", self.boosting_type, get_args(BoostingType))
         if not isinstance(self.post_prune, bool | np.bool_):
             raise TypeError(f"post_prune must be True or False, got {self.post_prune!r}")
         if self.sketch_size is not None and (self.multi_output == "separate" or self.split_hessian == "full"):
@@ -311,8 +311,3 @@ def _check_range(name: str, numbers: np.ndarray, given: Any) -> None:
         valid, expected = (numbers >= 0) & np.isfinite(numbers), "non-negative and finite"
     if not valid.all():
         raise ValueError(f"{name} must be {expected}, got {numbers[~valid][0] if numbers.ndim else given}")
-
-
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -317,6 +317,8 @@ def test_wrong_arguments_are_refused():
         fit(learners.Linear, X, Y)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="n_estimators must be at least 1, got 0"):
         fit(learners.Linear(), X, Y, n_estimators=0)
+    with pytest.raises(ValueError, match="valid must be given with a metric"):
+        fit(learners.Linear(), X, Y, metric=jboost.metrics.mae)
     with pytest.raises(ValueError, match="step must be one of"):
         fit(learners.Linear(), X, Y, step="steepest")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="learning_rate must be positive and finite"):

@@ -457,6 +457,8 @@ def test_components_of_stumps_are_their_dependence():
     rows, model = problem("mixed"), fitted(kind="one", depth=1)
     parts = explain.components(model, rows.X)
     assert {len(term) for term in parts.terms} == {1}
+    with pytest.raises(ValueError, match=r"feature must be one feature, got \(0, 1\)"):
+        parts.curve((0, 1))  # pyright: ignore[reportArgumentType]
     for (j,) in parts.terms:
         values, effect = parts.curve(j)
         found = explain.partial_dependence(model, rows.X, j, grid=values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -299,9 +300,20 @@ def test_a_loss_or_metric_that_is_not_jax_is_refused_with_advice():
     valid = (X, y)
     with pytest.raises(TypeError, match="loss must be written in JAX operations"):
         jboost.fit(lambda score, y: abs(score - y) if score > y else 0.0, X, y)
-    with pytest.raises(TypeError, match=r"losses\.squared_error"):
+    with pytest.raises(TypeError, match=r"got 'squared_error': give jboost\.losses\.squared_error$"):
         jboost.fit("squared_error", X, y)
     loss = jboost.losses.squared_error
+    with pytest.raises(TypeError, match=r"got 'auc': give jboost\.metrics\.roc_auc$"):
+        jboost.fit(loss, X, y, valid=valid, metric="auc")
+    with pytest.raises(TypeError, match=r"got 'ndcg': jboost\.metrics holds some$"):
+        jboost.fit(loss, X, y, valid=valid, metric="ndcg")
+    named: Any = "quantile"
+    with pytest.raises(
+        TypeError, match=r"leaf must be .* got 'quantile': give jboost\.losses\.Quantile\(...\)$"
+    ):
+        jboost.Loss(loss.function, leaf=named)
+    with pytest.raises(ValueError, match="valid must be given with a metric"):
+        jboost.fit(loss, X, y, metric=jboost.metrics.mae)
     with pytest.raises(TypeError, match=r"metric must be a function metric\(score, y, weight\)"):
         jboost.fit(loss, X, y, valid=valid, metric=lambda score, y: 0.0)
     with pytest.raises(TypeError, match="metric must be written in JAX operations"):

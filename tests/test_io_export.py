@@ -138,7 +138,7 @@ def test_what_cannot_be_exported_says_why(tmp_path):
     with pytest.raises(TypeError, match="numbers as categories to be exported, got 'b' in column 1"):
         jboost.io.export(words)
     model, wrong = fit("numbers"), "probability"
-    with pytest.raises(ValueError, match="output must be 'score' or 'prediction', got 'probability'"):
+    with pytest.raises(ValueError, match="output must be one of 'score', 'prediction', got 'probability'"):
         jboost.io.export(model, wrong)  # pyright: ignore[reportArgumentType]
     nothing: Any = None
     with pytest.raises(TypeError, match=r"model must be a jboost\.Ensemble, got NoneType"):

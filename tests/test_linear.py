@@ -352,6 +352,7 @@ def test_parameters_and_attributes_of_the_other_booster_are_refused():
             {"booster": "linear", "categorical_features": np.ones(F, bool)},
             "categorical_features is a parameter",
         ),
+        ({"booster": np.array(["tree", "linear"])}, "booster must be one of 'tree', 'linear', got array"),
         ({"booster": "linear", "max_depth": 3}, "max_depth is a parameter of booster='tree'"),
         ({"booster": "linear", "sampler": "goss"}, "sampler is a parameter of booster='tree'"),
         ({"booster": "linear", "warm_start": True}, "warm_start is a parameter"),
@@ -364,7 +365,7 @@ def test_parameters_and_attributes_of_the_other_booster_are_refused():
     for argument in ({"init_model": "model"}, {"callbacks": [print]}, {"feature_weights": np.ones(F)}):
         with pytest.raises(ValueError, match=f"{next(iter(argument))} must be None with booster='linear'"):
             JBoostRegressor(booster="linear").fit(X, Y, **argument)
-    linear = JBoostRegressor(booster="linear", n_estimators=60).fit(X, Y)
+    linear = JBoostRegressor(booster="linear", n_estimators=60).fit(X, Y, callbacks=[])
     assert not hasattr(linear, "feature_importances_")
     with pytest.raises(AttributeError, match="apply tells of trees"):
         linear.apply(X)
@@ -406,7 +407,8 @@ def test_a_model_comes_back_from_a_file(tmp_path):
         ({"reg_alpha": -1.0}, "reg_alpha must be non-negative"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
         ({"n_iter_no_change": 3}, "valid must be given"),
-        ({"valid": (X[:, :2], Y)}, "valid.0.: X must have the 4 columns of X, got 2"),
+        ({"metric": jboost.metrics.mae}, "valid must be given with a metric"),
+        ({"valid": (X[:, :2], Y)}, "valid.0.: X must have the 4 columns of the training rows, got 2"),
         ({"X": X[:-1]}, "y must have one entry for each of the 59 rows of X"),
         ({"X": np.where(X > 1, np.inf, X)}, "X must be finite or missing"),
         ({"X": X[:0]}, "X must not be empty"),
@@ -445,3 +447,7 @@ def test_a_linear_model_is_no_start_for_trees():
     linear = jboost.JBoostRegressor(booster="linear", n_estimators=2).fit(X, X[:, 0])
     with pytest.raises(TypeError, match=r"init_model must be a model of trees, got one .* booster='linear'"):
         jboost.JBoostRegressor().fit(X, X[:, 0], init_model=linear)
+    with pytest.raises(
+        ValueError, match=r"booster must be 'linear', as in the fit before, .* warm_start=False"
+    ):
+        linear.set_params(booster="tree", warm_start=True).fit(X, X[:, 0])

@@ -296,7 +296,7 @@ def test_fields_of_a_metric_are_checked():
     def mine(score, y, weight):
         return jnp.sum(weight * score * y)
 
-    with pytest.raises(ValueError, match=r"of must be one of \('score', 'prediction'\), got 'probability'"):
+    with pytest.raises(ValueError, match=r"of must be one of 'score', 'prediction', got 'probability'"):
         Metric(mine, of="probability")  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="from_score must be a mapping of inverse links to functions"):
         Metric(mine, of="prediction", from_score={jnp.exp: 3})  # pyright: ignore[reportArgumentType]

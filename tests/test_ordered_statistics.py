@@ -284,7 +284,7 @@ def test_what_does_not_fit_is_refused():
     search = jboost.JBoostSearchCV(JBoostRegressor(**FIT), param_grid={"reg_lambda": [1.0]}, cv=2)
     with pytest.raises(ValueError, match="statistics would know the rows held out"):
         search.fit(X, y)
-    with pytest.raises(ValueError, match="encoding must be 'ordered' or 'crossed', got 'plain'"):
+    with pytest.raises(ValueError, match="encoding must be one of 'ordered', 'crossed', got 'plain'"):
         bin_by_target(X, y, encoding="plain")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="y must hold finite numbers"):
         bin_by_target(X, np.append(y[1:], np.nan))

@@ -188,6 +188,8 @@ def refused() -> list[tuple[type[Exception], str, Any]]:
         (ValueError, "other must have the same eps", lambda: sketch.merge(QuantileSketch(0.2))),
         (ValueError, "chunks must hold at least one chunk", lambda: jboost.sketch_edges([])),
         (ValueError, "columns of the first", lambda: jboost.sketch_edges([X, X[:, :1]])),
+        (TypeError, r"chunks must be an iterable of arrays \[n f\], got one ndarray", lambda: edges_of(X)),
+        (TypeError, "chunks must be an iterable .* got one DataFrame", lambda: edges_of(frame)),
         (TypeError, "chunks must hold numbers", lambda: jboost.sketch_edges([frame])),
         (ValueError, "max_bins must be 2 to 65534 for", lambda: edges_of([X], max_bins="exact")),
     ]

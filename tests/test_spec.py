@@ -29,6 +29,11 @@ PENALTIES = tuple(name for name in FIELDS if name not in (*SHARES, "learning_rat
         ("n_iter_no_change", 0, "n_iter_no_change must be at least 1, got 0"),
         ("grow_policy", "lossguide", "grow_policy must be one of 'symmetric', 'depthwise', got 'lossguide'"),
         ("grow_policy", None, "grow_policy must be one of 'symmetric', 'depthwise', got None"),
+        (
+            "sketch",
+            np.array(["top", "top"]),
+            "sketch must be one of 'projection', 'top', got array(['top', 'top'], dtype='<U3')",
+        ),
         ("multi_output", "both", "multi_output must be one of 'vector', 'separate', got 'both'"),
         (
             "boosting_type",

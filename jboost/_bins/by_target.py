@@ -23,7 +23,7 @@ from jboost._bins.ordered import (
 )
 from jboost._bins.quantiles import column_edges
 from jboost._bins.table import check_not_empty, read_table
-from jboost._runtime.arguments import check_weight, on_host, whole_number
+from jboost._runtime.arguments import check_choice, check_weight, on_host, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import MISSING_BIN, as_array, is_traced
 
@@ -102,8 +102,7 @@ def bin_by_target(
     >>> jboost.predict(model, city).shape
     (400,)
     """
-    if encoding not in get_args(Encoding):
-        raise ValueError(f"encoding must be 'ordered' or 'crossed', got {encoding!r}")
+    check_choice("encoding", encoding, get_args(Encoding))
     if is_traced(X, y, sample_weight):
         raise TypeError("X, y and sample_weight must be concrete to find statistics, got traced ones")
     limit, missing = check_max_bins(max_bins), check_missing(missing)

@@ -66,7 +66,11 @@ def sketch_edges(
     >>> bool(abs(edges.exact[0, :9] - np.arange(500, 5000, 500)).max() <= 5000 / 80)
     True
     """
-    if max_bins == "exact":
+    if len(getattr(chunks, "shape", ())) in (1, 2):  # its rows are no chunks
+        raise TypeError(
+            f"chunks must be an iterable of arrays [n f], got one {type(chunks).__name__}: give [X]"
+        )
+    if isinstance(max_bins, str) and max_bins == "exact":
         raise ValueError(f"max_bins must be 2 to {MAX_MAX_BINS} for a sketch, got 'exact'")
     limit, missing = check_max_bins(max_bins), check_missing(missing)
     error = ERROR_OF_A_BIN / limit if eps is None else check_eps(eps)

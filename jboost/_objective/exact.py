@@ -27,6 +27,7 @@ from jboost._objective.searching import (
     golden_section,
     with_derivatives_of,
 )
+from jboost._runtime.arguments import check_choice
 from jboost._runtime.typing import Reduce
 from jboost._split import leaf_value, limit_step
 from jboost._tree import take_leaves
@@ -38,8 +39,8 @@ MOST_ROUNDED = 60  # passes of outputs that are minimised together, by a diagona
 
 def check_search(search: Any) -> None:
     """Raise unless it names a search."""
-    if search is not None and search not in get_args(Search):
-        raise ValueError(f"search must be None or one of {get_args(Search)}, got {search!r}")
+    if search is not None:
+        check_choice("search", search, get_args(Search), " or None")
 
 
 def search_for(loss: Any, search: Search | None) -> Search:

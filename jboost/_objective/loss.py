@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from jboost._objective.objective import Objective, register
 from jboost._objective.rows import Rows
+from jboost._runtime.arguments import one_by_name
 from jboost._runtime.parametrised import parametrised
 
 NOT_JAX = (
@@ -154,7 +155,7 @@ def as_loss(loss: Any) -> Any:
         return loss
     if isinstance(loss, str):
         raise TypeError(
-            f"loss must be a function or a Loss, such as jboost.losses.squared_error, got {loss!r}"
+            f"loss must be a function or a Loss, got {loss!r}{one_by_name(loss, 'jboost.losses')}"
         )
     if (getattr(loss, "__module__", None) or "").startswith("jboost.losses."):
         name = f"jboost.losses.{getattr(loss, '__name__', '')}"

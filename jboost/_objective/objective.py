@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from jboost._objective.leaf_rules import LeafRule, Newton
 from jboost._objective.rows import Rows, gathered
+from jboost._runtime.arguments import check_choice, one_by_name
 from jboost._runtime.dividing import all_rows
 from jboost._runtime.parametrised import ByValue, Parametrised, parametrised
 from jboost._runtime.typing import identity
@@ -58,14 +59,14 @@ class Objective(ByValue):
                 raise TypeError(f"{name} must be callable or None, got {getattr(self, name)!r}")
         if self.n_outputs is not None and (type(self.n_outputs) is not int or self.n_outputs < 1):
             raise ValueError(f"n_outputs must be None or an integer of at least 1, got {self.n_outputs!r}")
-        if self.hessian not in get_args(HessianKind):
-            raise ValueError(f"hessian must be one of {get_args(HessianKind)}, got {self.hessian!r}")
+        check_choice("hessian", self.hessian, get_args(HessianKind))
         if not (math.isfinite(self.hessian_floor) and self.hessian_floor > 0):
             raise ValueError(f"hessian_floor must be positive and finite, got {self.hessian_floor!r}")
         for name in ("leaf_values", "base_score"):
             if not callable(getattr(self.leaf, name, None)) or isinstance(self.leaf, type):
                 raise TypeError(
                     f"leaf must be Newton(...), Quantile(...) or another LeafRule, got {self.leaf!r}"
+                    f"{one_by_name(self.leaf, 'jboost.losses')}"
                 )
         if not isinstance(getattr(self.leaf, "needs_all_rows", None), bool):
             raise TypeError(f"leaf must have needs_all_rows, True or False, got {self.leaf!r}")

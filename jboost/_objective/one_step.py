@@ -13,6 +13,7 @@ from jboost._objective.base_score import best_constant
 from jboost._objective.leaf_rules import LeafRule, newton_step, with_second_derivatives
 from jboost._objective.leaves import Leaves
 from jboost._objective.rows import Rows
+from jboost._runtime.arguments import check_choice
 from jboost._runtime.typing import Reduce, as_node
 
 StepHessian = Literal["diagonal", "first_order"]
@@ -74,8 +75,7 @@ class OneStep:
     descends: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.hessian not in get_args(StepHessian):
-            raise ValueError(f"hessian must be one of {get_args(StepHessian)}, got {self.hessian!r}")
+        check_choice("hessian", self.hessian, get_args(StepHessian))
         if isinstance(self.factor, str):
             raise TypeError(f"factor must be a positive number, got {self.factor!r}")
         if isinstance(self.factor, float | int) and not 0 < self.factor < float("inf"):

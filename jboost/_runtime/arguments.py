@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from numbers import Integral
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -137,6 +139,28 @@ def whole_number(value: Any, name: str, least: int = 0, most: int | None = None,
     if most is not None and value > most:
         raise ValueError(f"{name} must be at most {most}{or_else}, got {value}")
     return int(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...], or_else: str = "") -> None:
+    """Raise unless it is one of the words; `or_else` says in messages what else there might be."""
+    if not (isinstance(value, str) and value in choices):  # == of an array is no bool
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}{or_else}, got {value!r}")
+
+
+def one_by_name(given: Any, module: str) -> str:
+    """Say, for the end of a message, where an object of that name is, if a word was given instead of one."""
+    if not isinstance(given, str):
+        return ""
+
+    def plain(name: str) -> str:
+        return name.replace("_", "").lower()
+
+    found = importlib.import_module(module)
+    for name in found.__all__:
+        if plain(name) == plain(given):
+            makes_one = isinstance(getattr(found, name), type | FunctionType)
+            return f": give {module}.{name}{'(...)' if makes_one else ''}"
+    return f": {module} holds some"
 
 
 def as_key(key: Any) -> Array:

@@ -18,7 +18,7 @@ from jboost._objective.group import GroupLoss
 from jboost._objective.resolve import Resolved
 from jboost._objective.rows import Groups, Rows, make_groups
 from jboost._objective.units import units_of_one
-from jboost._runtime.arguments import as_group_ids, as_offset, as_target, as_weight
+from jboost._runtime.arguments import as_group_ids, as_offset, as_target, as_weight, one_by_name
 from jboost._runtime.padding import pad_axis, reusable_size
 from jboost._runtime.parametrised import parametrised
 from jboost._runtime.typing import as_array, is_traced
@@ -141,6 +141,8 @@ def make_problem(
 def chosen_metric(metric: Any, loss: Any, valid: Rows | None) -> Metric | None:
     """Return a metric of raw scores, None for the mean loss; raise on targets that it or the loss refuses."""
     chosen = None if metric is None else as_metric(metric).of_scores(loss.inverse_link, loss.n_outputs)
+    if chosen is not None and valid is None:
+        raise ValueError("valid must be given with a metric, which judges its rows")
     if valid is not None:
         check_domain(loss.check_target, valid, "valid[1]")
         if chosen is not None:
@@ -258,7 +260,10 @@ def _check_sampler(sampler: Any, hyper: Hyper, n_rows: int) -> None:
     if sampler is None:
         return
     if not callable(sampler) or isinstance(sampler, type):
-        raise TypeError(f"sampler must be a function sampler(key, g, h, weight) -> weight, got {sampler!r}")
+        raise TypeError(
+            f"sampler must be a function sampler(key, g, h, weight) -> weight, got {sampler!r}"
+            f"{one_by_name(sampler, 'jboost.samplers')}"
+        )
     known = getattr(sampler, "n_rows", n_rows)  # one that knows something of each row
     if known != n_rows:
         raise ValueError(f"sampler must be for the {n_rows} training rows, got one for {known} rows")

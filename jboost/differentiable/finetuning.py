@@ -193,8 +193,6 @@ def finetune(
     if n_iter_no_change is not None and valid is None:
         raise ValueError("valid must be given when n_iter_no_change asks for early stopping")
     check_not_traced(metric)
-    if metric is not None and valid is None:
-        raise ValueError("valid must be given with a metric, which judges its rows")
     if groups is not None and not isinstance(loss, GroupLoss):
         raise ValueError(
             f"groups must be None for a {type(loss).__name__}, which knows none: nothing is drawn by group"

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from jboost._objective.leaf_rules import Newton
 from jboost._objective.loss import Loss
+from jboost._runtime.arguments import check_choice
 from jboost._runtime.parametrised import ByValue, parametrised
 from jboost.distributions.beginning import NewtonFrom
 from jboost.distributions.fisher import check_has_fisher, fisher_matrix
@@ -219,8 +220,7 @@ jax.tree_util.register_pytree_node(Distribution, _flatten, _unflatten)
 
 def _check_choices(hessian: Any, curvature: Any) -> None:
     for name, value, kind in (("hessian", hessian, HessianKind), ("curvature", curvature, Curvature)):
-        if value not in get_args(kind):
-            raise ValueError(f"{name} must be one of {get_args(kind)}, got {value!r}")
+        check_choice(name, value, get_args(kind))
 
 
 def _negative_log_prob(score: Float[Array, " k"], y: Any, log_prob: Any) -> Array:

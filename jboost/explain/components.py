@@ -91,7 +91,12 @@ class Components:
         -------
         values [g], float64 [g] or [g k]
         """
-        (j,) = self._subject.places(feature, "feature")
+        places = self._subject.places(feature, "feature")
+        if len(places) != 1:
+            raise ValueError(
+                f"feature must be one feature, got {feature!r}; what a pair adds is in tables, in the order of terms"
+            )
+        (j,) = places
         name = self._subject.names()[j]
         if (name,) not in self.terms:
             raise ValueError(f"feature must have a main effect, got {feature!r}, which has none")

@@ -12,6 +12,7 @@ from jaxtyping import Float, Integer
 
 from jboost._bins import Binned
 from jboost._model.ensemble import Ensemble, score_bins
+from jboost._runtime.arguments import check_choice
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced
 from jboost.explain.grids import check_grid, check_percentiles, make_axis, told_apart_by
@@ -191,8 +192,7 @@ def _check_choices(
 ) -> None:
     choices = {"kind": (kind, Kind), "method": (method, Method), "centre": (centre, Centre)}
     for name, (value, known) in choices.items():
-        if value not in get_args(known):
-            raise ValueError(f"{name} must be one of {get_args(known)}, got {value!r}")
+        check_choice(name, value, get_args(known))
     check_response(response, model)
     if method == "brute":
         return

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from jboost._model.cover import node_cover
 from jboost._model.ensemble import Ensemble
+from jboost._runtime.arguments import check_choice
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced
 from jboost.explain.subject import Feature, Subject, is_split
@@ -116,8 +117,7 @@ def importance(model: Any, kind: Worth = "gain", *, per_class: bool = False) -> 
     """
     subject = Subject.of(model)
     ensemble = subject.model
-    if kind not in get_args(Worth):
-        raise ValueError(f"kind must be one of {get_args(Worth)}, got {kind!r}")
+    check_choice("kind", kind, get_args(Worth))
     if is_traced(ensemble.trees):
         raise TypeError("model must hold concrete trees, got traced ones")
     if per_class and ensemble.trees.feature.ndim != 3:

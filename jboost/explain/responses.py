@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jboost._model.ensemble import Ensemble
+from jboost._runtime.arguments import check_choice
 from jboost._runtime.programs import program
 from jboost._runtime.typing import is_traced
 
@@ -19,10 +20,8 @@ LINEAR = ("score", "log_odds")  # of which the mean is that of the mean score
 
 def check_response(response: Any, model: Ensemble) -> None:
     """Refuse what is no response, and log odds of a single score."""
-    if not callable(response) and response not in ("score", "prediction", "log_odds"):
-        raise ValueError(
-            f"response must be 'score', 'prediction', 'log_odds' or a function of scores, got {response!r}"
-        )
+    if not callable(response):
+        check_choice("response", response, ("score", "prediction", "log_odds"), " or a function of scores")
     if isinstance(response, str) and response == "log_odds" and model.n_outputs == 1:
         raise ValueError(
             "response='log_odds' must come with a score for each class, got a model of one output: "

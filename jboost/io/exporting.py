@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Float32
 
 from jboost._bins import read_bins
 from jboost._model.ensemble import Ensemble, check_type, score_in_jax
+from jboost._runtime.arguments import check_choice
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced
 
@@ -83,8 +84,7 @@ def _check(model: Any, output: Any) -> None:
     check_type(model)
     if is_traced(model):
         raise TypeError("model must be concrete, got a traced one; export it outside of jit, vmap and grad")
-    if output not in get_args(Output):
-        raise ValueError(f"output must be 'score' or 'prediction', got {output!r}")
+    check_choice("output", output, get_args(Output))
     for j, known in enumerate(model.edges.features.categories):
         if known is not None and "strings" in known.kinds:
             names = model.edges.features.names

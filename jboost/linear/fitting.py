@@ -17,7 +17,7 @@ from jboost._model.linear import LinearModel
 from jboost._objective.derivatives import explained
 from jboost._objective.loss import as_loss
 from jboost._objective.resolve import Resolved, resolve
-from jboost._runtime.arguments import as_key, as_target, whole_number
+from jboost._runtime.arguments import as_key, as_target, check_choice, whole_number
 from jboost._runtime.caller import moves_arrays, warn
 from jboost._runtime.padding import reusable_size
 from jboost._runtime.programs import program
@@ -216,12 +216,8 @@ def _choices(
     patience = None
     if n_iter_no_change is not None:
         patience = whole_number(n_iter_no_change, "n_iter_no_change", 1, or_else=" or None")
-    if feature_selector not in get_args(FeatureSelector):
-        raise ValueError(
-            f"feature_selector must be one of {get_args(FeatureSelector)}, got {feature_selector!r}"
-        )
-    if penalties not in get_args(Penalties):
-        raise ValueError(f"penalties must be one of {get_args(Penalties)}, got {penalties!r}")
+    check_choice("feature_selector", feature_selector, get_args(FeatureSelector))
+    check_choice("penalties", penalties, get_args(Penalties))
     n_steps = n_features
     if top_k is not None:
         top_k = whole_number(top_k, "top_k", 1, or_else=" or None")
@@ -264,7 +260,9 @@ def _pose(
 def _read_valid(X: Any, missing: float | None, given: RowArguments) -> Any:
     matrix = read_matrix(X, missing)
     if matrix.shape[1] != given.data.shape[1]:
-        raise ValueError(f"X must have the {given.data.shape[1]} columns of X, got {matrix.shape[1]}")
+        raise ValueError(
+            f"X must have the {given.data.shape[1]} columns of the training rows, got {matrix.shape[1]}"
+        )
     return matrix
 
 

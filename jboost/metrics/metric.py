@@ -13,11 +13,28 @@ import numpy as np
 from jax.tree_util import Partial
 
 from jboost._objective.links import built_in
+from jboost._runtime.arguments import check_choice, one_by_name
 from jboost._runtime.parametrised import ByValue, parametrised
 from jboost._runtime.typing import identity
 from jboost.metrics.targets import EachClass
 
 Of = Literal["score", "prediction"]
+# What XGBoost, LightGBM and scikit-learn call the same. Not "map" or "aucpr", which mean something else there.
+ALIASES = {
+    "auc": "roc_auc",
+    "binary_error": "error",
+    "binary_logloss": "logloss",
+    "l1": "mae",
+    "l2": "mse",
+    "log_loss": "logloss",
+    "mean_absolute_error": "mae",
+    "mean_absolute_percentage_error": "mape",
+    "mean_squared_error": "mse",
+    "merror": "error",
+    "mlogloss": "multi_logloss",
+    "multi_error": "error",
+    "root_mean_squared_error": "rmse",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +98,7 @@ class Metric(ByValue):
     on_host: bool = False
 
     def __post_init__(self) -> None:
-        if self.of not in get_args(Of):
-            raise ValueError(f"of must be one of {get_args(Of)}, got {self.of!r}")
+        check_choice("of", self.of, get_args(Of))
         if self.from_score is None:
             return
         if not isinstance(self.from_score, Mapping) or not all(map(callable, self.from_score.values())):
@@ -174,5 +190,10 @@ def as_metric(metric: Any) -> Metric:
     if isinstance(metric, Metric):
         return metric
     if not callable(metric) or isinstance(metric, type):
-        raise TypeError(f"metric must be a Metric or a function metric(score, y, weight); got {metric!r}")
+        hint = one_by_name(
+            ALIASES.get(metric, metric) if isinstance(metric, str) else metric, "jboost.metrics"
+        )
+        raise TypeError(
+            f"metric must be a Metric or a function metric(score, y, weight); got {metric!r}{hint}"
+        )
     return Metric(metric, name=getattr(metric, "__name__", None))

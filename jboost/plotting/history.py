@@ -23,6 +23,7 @@ def plot_history(history: Any, *, metric: str | None = None, ax: Any = None) -> 
     ----------
     history : History, fitted estimator, or dict
         What `jboost.fit` returns; an estimator, for its `history_` and `evals_result_`; or an `evals_result_`.
+        Where a fit stopped early, a History holds all rounds that ran, `evals_result_` those up to the best one.
     metric : str, optional
         Draw this one alone.
     ax : matplotlib axes, optional

@@ -22,6 +22,7 @@ from jboost._runtime.arguments import key_of
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.library import ask_for_devices, at_most, n_threads
 from jboost.boosting import History, fit
+from jboost.boosting.callbacks import check_callbacks
 from jboost.boosting.preparing import Handed
 from jboost.metrics import Metric
 from jboost.sklearn.boosters import check_booster, check_for_linear
@@ -127,7 +128,11 @@ class Boosting(Reading, Parameters):
         """
         check_booster(self)
         if self.booster == "linear":
-            check_for_linear(init_model=init_model, callbacks=callbacks, feature_weights=feature_weights)
+            check_for_linear(
+                init_model=init_model,
+                callbacks=check_callbacks(callbacks) or None,
+                feature_weights=feature_weights,
+            )
         ask_for_devices(self.n_jobs)
         start, is_warm = self._start(init_model)
         val = GivenRows("X_val, y_val", X_val, y_val, sample_weight_val, offset_val, groups_val)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jboost._runtime.arguments import check_choice
 from jboost._spec import Hyper, Spec
 
 BOOSTERS = ("tree", "linear")
@@ -36,8 +37,7 @@ _OF_TREES = (
 def check_booster(estimator: Any) -> None:
     """Raise unless the booster is known and reads all parameters that differ from their defaults."""
     booster = estimator.booster
-    if booster not in BOOSTERS:
-        raise ValueError(f"booster must be one of {', '.join(map(repr, BOOSTERS))}, got {booster!r}")
+    check_choice("booster", booster, BOOSTERS)
     foreign, other = (_OF_LINEAR, "linear") if booster == "tree" else (_OF_TREES, "tree")
     defaults = {one.name: one.default for one in dataclasses.fields(estimator)}
     for name in foreign:

@@ -17,7 +17,7 @@ from jboost._bins.categories import Categories, category_numbers, find_categorie
 from jboost._bins.columns import Factor
 from jboost._bins.ordered import check_prior_weight, in_average_rows
 from jboost._bins.table import check_not_empty, read_table
-from jboost._runtime.arguments import check_weight, on_host
+from jboost._runtime.arguments import check_choice, check_weight, on_host
 from jboost._runtime.caller import moves_arrays
 from jboost.sklearn.labels import labels_of, number_labels, one_column
 
@@ -213,10 +213,7 @@ class OrderedTargetEncoder(TransformerMixin, BaseEstimator):
         check_prior_weight(self.prior_weight)
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise ValueError(f"n_permutations must be an integer of at least 1, got {n!r}")
-        if self.target_type not in ("auto", "continuous", "classes"):
-            raise ValueError(
-                f"target_type must be 'auto', 'continuous' or 'classes', got {self.target_type!r}"
-            )
+        check_choice("target_type", self.target_type, ("auto", "continuous", "classes"))
 
     def _read(self, X: Any, reset: bool) -> list[Factor]:
         table = read_table(X)

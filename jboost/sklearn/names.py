@@ -12,7 +12,7 @@ from jboost._objective.loss import Loss, as_loss
 from jboost._objective.objective import Objective
 from jboost._runtime.typing import identity
 from jboost.metrics import Metric, mean_loss
-from jboost.metrics.metric import as_metric
+from jboost.metrics.metric import ALIASES, as_metric
 from jboost.sklearn.scorers import Scored, scored
 
 REGRESSION_LOSSES: dict[str, Callable[[], Loss]] = {
@@ -25,22 +25,6 @@ REGRESSION_LOSSES: dict[str, Callable[[], Loss]] = {
     "tweedie": lambda: losses.tweedie(1.5),
 }
 _METRICS = {name: metric for name, metric in vars(metrics).items() if isinstance(metric, Metric)}
-# What XGBoost, LightGBM and scikit-learn call the same. Not "map" or "aucpr", which mean something else there.
-_ALIASES = {
-    "auc": "roc_auc",
-    "binary_error": "error",
-    "binary_logloss": "logloss",
-    "l1": "mae",
-    "l2": "mse",
-    "log_loss": "logloss",
-    "mean_absolute_error": "mae",
-    "mean_absolute_percentage_error": "mape",
-    "mean_squared_error": "mse",
-    "merror": "error",
-    "mlogloss": "multi_logloss",
-    "multi_error": "error",
-    "root_mean_squared_error": "rmse",
-}
 _OF_ONE_LABEL = ("accuracy", "error", "multi_logloss")
 
 
@@ -64,13 +48,13 @@ def classification_loss(loss: Any, n_classes: int) -> Objective:
     otherwise, scores are log odds, turned into probabilities by the sigmoid or the softmax.
     """
     n_outputs = n_classes if n_classes > 2 else None
-    if loss == "log_loss":
-        return losses.logistic if n_outputs is None else losses.softmax(n_outputs)
-    if loss == "exponential":
-        if n_outputs is not None:
-            raise ValueError(f"loss='exponential' needs two classes, but y has {n_classes}")
-        return losses.exponential
     if isinstance(loss, str):
+        if loss == "log_loss":
+            return losses.logistic if n_outputs is None else losses.softmax(n_outputs)
+        if loss == "exponential":
+            if n_outputs is not None:
+                raise ValueError(f"loss='exponential' needs two classes, but y has {n_classes}")
+            return losses.exponential
         raise _unknown("loss", loss, ["log_loss", "exponential"])
     given = as_loss(loss)
     if (given.name or "").partition("(")[0] in [*REGRESSION_LOSSES, "quantile"]:
@@ -146,11 +130,11 @@ def _metric_of(metric: Any, loss: Objective, several_labels: bool) -> Metric | S
             raise TypeError(
                 f"eval_{error}, nor a scorer, a name or a function metric(y_true, y_pred)"
             ) from error
-    name = _ALIASES.get(metric, metric)
+    name = ALIASES.get(metric, metric)
     if name not in _METRICS:
         known = scored(metric)
         if known is None:
-            raise _unknown("eval_metric", metric, sorted([*_METRICS, *_ALIASES]))
+            raise _unknown("eval_metric", metric, sorted([*_METRICS, *ALIASES]))
         return known
     if several_labels and name in _OF_ONE_LABEL:
         raise ValueError(

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from jboost._bins.ordered import check_prior_weight
+from jboost._runtime.arguments import check_choice
 from jboost._spec import Hyper, Spec, check_hyper
 
 
@@ -69,11 +70,8 @@ class Parameters(BaseEstimator):
         return has_eval_set
 
     def _encodes_by_target(self) -> bool:
-        if self.categorical_encoding not in ("subsets", "ordered", "crossed"):
-            raise ValueError(
-                "categorical_encoding must be 'subsets', 'ordered' or 'crossed', got "
-                f"{self.categorical_encoding!r}"
-            )
+        encodings = ("subsets", "ordered", "crossed")
+        check_choice("categorical_encoding", self.categorical_encoding, encodings)
         check_prior_weight(self.categorical_prior, "categorical_prior")
         return self.categorical_encoding != "subsets"
 

@@ -27,6 +27,11 @@ class Start(NamedTuple):
 
 def own_start(estimator: Any) -> Start:
     """Go on from the estimator's own model, on the same data."""
+    if isinstance(estimator.model_, LinearModel):
+        raise ValueError(
+            f"booster must be 'linear', as in the fit before, got {estimator.booster!r}: trees do not go on from a "
+            "linear model; fit anew with warm_start=False"
+        )
     return Start(estimator.model_, estimator.history_, estimator)
 
 

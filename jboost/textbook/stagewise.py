@@ -14,7 +14,7 @@ from jboost._objective.group import GroupLoss
 from jboost._objective.loss import as_loss
 from jboost._objective.resolve import resolve
 from jboost._objective.rows import Rows
-from jboost._runtime.arguments import as_key, as_offset, as_target, as_weight, whole_number
+from jboost._runtime.arguments import as_key, as_offset, as_target, as_weight, check_choice, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.parametrised import parametrised
 from jboost._runtime.typing import as_array, is_traced, pytree
@@ -244,8 +244,7 @@ def _check(learner: Any, n_estimators: Any, step: Any) -> None:
             f"learner must have the methods init, fit and predict (jboost.learners), got {learner!r}"
         )
     whole_number(n_estimators, "n_estimators", 1)
-    if step not in get_args(Step):
-        raise ValueError(f"step must be one of {get_args(Step)}, got {step!r}")
+    check_choice("step", step, get_args(Step))
 
 
 def _begin(learner: Learner, key: Array, X: Any, weight: Float[Array, " n"]) -> tuple[Any, Any]:
