@@ -365,11 +365,12 @@ def test_a_mixture_starts_from_parts_of_its_own():
     rng = np.random.default_rng(0)
     y = np.where(rng.random(400) < 0.3, -4, 4) + rng.normal(size=400)
     two = d.mixture(d.normal, 2)
-    model, _ = jboost.fit(two.loss(), np.zeros((400, 1)), y, spec=replace(SPEC, n_estimators=0))
-    parameters = two(np.asarray(model.base)[None]).parameters()
-    order = np.argsort(parameters["loc"][0])
-    assert_allclose(parameters["loc"][0][order], [y[y < 0].mean(), y[y > 0].mean()], atol=0.05)
-    assert_allclose(parameters["probs"][0][order], [(y < 0).mean(), (y > 0).mean()], atol=0.01)
+    for unit in (1, 1e-6, 1e6):
+        model, _ = jboost.fit(two.loss(), np.zeros((400, 1)), unit * y, spec=replace(SPEC, n_estimators=0))
+        parameters = two(np.asarray(model.base)[None]).parameters()
+        order = np.argsort(parameters["loc"][0])
+        assert_allclose(parameters["loc"][0][order] / unit, [y[y < 0].mean(), y[y > 0].mean()], atol=0.05)
+        assert_allclose(parameters["probs"][0][order], [(y < 0).mean(), (y > 0).mean()], atol=0.01)
 
 
 @pytest.mark.slow

@@ -213,6 +213,21 @@ def test_targets_of_zero_and_perfect_scores():
         assert np.isnan(metric(y - 1, y, ones))  # a mean that is not positive
 
 
+def test_numbers_whose_squares_are_no_floats():
+    prediction, y, weight = np.abs(RNG.normal(size=(3, 50)).astype(np.float32))
+    weight[0] = 0
+
+    def of(metric, exponent):
+        target = np.ldexp(y, exponent)
+        target[0] = 1e-3  # of no weight
+        return metric(*map(jnp.asarray, (np.ldexp(prediction, exponent), target, weight)))
+
+    for exponent in (-100, 100):
+        assert of(metrics.r2, exponent) == of(metrics.r2, 0)
+        assert of(metrics.rmse, exponent) == np.ldexp(of(metrics.rmse, 0), exponent)
+        assert of(metrics.mse, exponent // 2) == np.ldexp(of(metrics.mse, 0), exponent)
+
+
 def test_one_row():
     one = jnp.ones(1)
     assert metrics.rmse(one * 3, one, one) == 2

@@ -65,6 +65,76 @@ def test_the_unit_of_the_target(rows, policy, hyper):
         )
 
 
+@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+def test_powers_of_two_times_the_target_give_the_same_bits(rows, policy):
+    """Also where squares leave the range of the floats."""
+    data, y = rows
+    spec, y = dataclasses.replace(SPEC, grow_policy=policy), np.float32(y)
+    for loss, degree in ((losses.squared_error, 2), (losses.huber(), 2), (losses.absolute_error, 1)):
+        known, history = jboost.fit(loss, data, y, spec=spec)
+        for exponent in (-90, -40, 40, 90):
+            found, rescaled = jboost.fit(loss, data, np.ldexp(y, exponent), spec=spec)
+            expected = np.ldexp(np.asarray(jboost.predict(known, data)), exponent)
+            np.testing.assert_array_equal(jboost.predict(found, data), expected)
+            np.testing.assert_array_equal(found.leaf_hessian, known.leaf_hessian)
+            assert np.asarray(found.trees.gain).any()
+            assert np.isfinite(found.trees.gain).all()
+            of_y = np.ldexp(np.float64(history.train_loss), degree * exponent)
+            np.testing.assert_allclose(rescaled.train_loss, of_y, rtol=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [-60, 60])
+def test_all_that_has_the_unit_of_the_target_follows_it(rows, exponent):
+    data, y = rows
+    X, y = np.asarray(data.bins).T.astype(float), np.float32(y)
+    weight, offset, seen = np.float32(np.arange(N) % 3), np.float32(X[:, 3] / 50), []
+    bins = jboost.bin_features(X)
+
+    def fitted(exponent, power=2, **options):
+        target = np.ldexp(y, exponent)
+        target[0] = 1  # of a row without weight
+        hyper = Hyper(max_delta_step=np.ldexp(0.25, exponent), tol=np.ldexp(1e-3, power * exponent))
+        given = weight, np.ldexp(offset, exponent)
+        return jboost.fit(
+            losses.squared_error, bins, target, spec=dataclasses.replace(SPEC, n_iter_no_change=2), hyper=hyper,
+            sample_weight=given[0], offset=given[1], valid=(X, target, *given), callbacks=[seen.append], **options,
+        )  # fmt: skip
+
+    def assert_follows(found, known, power):
+        for part in ("base", "leaf_value"):
+            expected = np.ldexp(np.asarray(getattr(known[0], part)), exponent)
+            np.testing.assert_array_equal(getattr(found[0], part), expected)
+        for part, degree in (("train_loss", 2), ("valid_metric", power)):
+            expected = np.ldexp(np.float64(getattr(known[1], part)), degree * exponent)
+            np.testing.assert_allclose(getattr(found[1], part), expected, rtol=1e-6)
+        assert found[1].best_round == known[1].best_round
+
+    known, found = fitted(0), fitted(exponent)
+    assert_follows(found, known, 2)
+    np.testing.assert_array_equal(seen[-1].history.train_loss, found[1].train_loss)
+    continued = fitted(exponent, init_model=found[0]), fitted(0, init_model=known[0])
+    assert_follows(*continued, 2)
+    options = {"metric": jboost.metrics.rmse, "power": 1}
+    by_rmse = (
+        fitted(exponent, base_score=np.ldexp(0.5, exponent), **options),
+        fitted(0, base_score=0.5, **options),
+    )
+    assert_follows(*by_rmse, 1)
+
+
+def test_a_base_score_far_away_is_told_of_where_penalties_are_read_there(rows):
+    data, y = rows
+    counts = np.exp(np.clip(y, -1, 2))
+    with pytest.warns(
+        UserWarning, match=r"base_score=8 lies far from the best constant, 0.\d+: .* or use Spec"
+    ):
+        jboost.boosting.init(losses.poisson, data, counts, base_score=8.0)
+    with pytest.warns(UserWarning, match=r"base_score=1000 lies far"):
+        jboost.boosting.init(losses.squared_error, data, y, base_score=1e3, hyper=PENALISED)
+    for given in ({"base_score": 1.0}, {"base_score": 8.0, "spec": Spec(penalties="absolute")}):
+        jboost.boosting.init(losses.poisson, data, counts, **given)
+
+
 @pytest.mark.parametrize("hyper", [Hyper(), PENALISED], ids=["defaults", "penalised"])
 @pytest.mark.parametrize("name", ["squared_error", "logistic", "softmax"])
 def test_the_unit_of_the_loss(rows, name, hyper):

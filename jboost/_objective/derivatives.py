@@ -114,7 +114,14 @@ def explained(loss: Any) -> Iterator[None]:
 
 
 def check_derivatives(
-    loss: Any, value: Any, g: Any, h_raw: Any, weight: Any, base: Any = None, given: bool = False
+    loss: Any,
+    value: Any,
+    g: Any,
+    h_raw: Any,
+    weight: Any,
+    base: Any = None,
+    given: bool = False,
+    y: Any = None,
 ) -> None:
     """Raise ValueError when a loss cannot be boosted with the Hessian it asks for.
 
@@ -129,6 +136,8 @@ def check_derivatives(
         The base score, for the message.
     given : bool
         Whether the user chose it.
+    y : concrete array or pytree of them, optional
+        The targets, for the message.
     """
     name, at = loss.name or "the loss", _described(base, given)
     used = np.asarray(weight) > 0
@@ -140,7 +149,7 @@ def check_derivatives(
             where = f"row {row}, output {output[0]}" if output else f"row {row}"
             raise ValueError(
                 f"loss: the {label} of {name} is not finite at the base score{at} ({where}: "
-                f"{array[row]}); scale y where it is large, write the loss without overflow (exp or cosh of y), 0/0, "
+                f"{array[row]}); {_advice_on_size(y, used)}write the loss without overflow (exp or cosh of y), 0/0, "
                 "inf - inf or a root or logarithm at 0, and check that y lies in its domain"
                 + _advice(loss, label == "second derivative")
                 + _advice_on_base(base, given)
@@ -162,6 +171,20 @@ def _described(base: Any, given: bool) -> str:
         return ""
     numbers = ", ".join(f"{number:.6g}" for number in np.ravel(base))
     return f" {'that was given' if given else 'that was found'}, [{numbers}]"
+
+
+def _advice_on_size(y: Any, used: Any) -> str:
+    """Say by what to divide a target whose squares are no floats."""
+    if not (hasattr(y, "dtype") and np.issubdtype(y.dtype, np.floating)):
+        return "scale y where it is large, "
+    largest = float(np.abs(np.asarray(y)[used]).max())
+    if not largest > np.finfo(y.dtype).max ** 0.5 / 16:
+        return ""
+    unit = 10.0 ** np.round(np.log10(largest))
+    return (
+        f"y reaches {largest:.3g}, and {y.dtype} holds no such square: divide y by {unit:.0e} and multiply predictions "
+        "by it; "
+    )
 
 
 def _advice_on_base(base: Any, given: bool) -> str:
@@ -186,9 +209,10 @@ def check_range(g: Any, h: Any, weight: Any) -> None:
             _largest_sum(values.dtype),
         )
         if total > largest:
+            least = 10.0 ** np.ceil(np.log10(total / largest))
             raise ValueError(
                 f"y is too large for {values.dtype}: the {label} of the loss sum to {total:.3g}, above {largest:.3g}; "
-                "scale y or the loss"
+                f"divide the loss, or y if they grow with it, by {least:.0e} or more"
             )
 
 

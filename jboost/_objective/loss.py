@@ -80,6 +80,10 @@ class Loss(Objective):
         these scores, given those of all rows, [n] or [n k]; a callable pytree of the same form. It is called before the
         base score is searched for, with scores of 0, and before each round. The loss that the training history tells is
         that of the round, the mean loss of validation rows that of the base score.
+    homogeneous : bool, default False
+        Whether c times score and target makes the loss c^2 times as large, for any positive c, and leaves its curvature
+        as it is: what `adapt` finds must follow. `jboost.fit` then takes targets whose squares leave the range of the
+        floats. It changes no other model, and goes with the function: replace both.
 
     Raises
     ------

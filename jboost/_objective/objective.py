@@ -46,6 +46,7 @@ class Objective(ByValue):
     diagonal: Callable[..., Any] | None = None
     majorant: Callable[..., Any] | None = None
     adapt: Callable[..., Any] | None = None
+    homogeneous: bool = False
 
     needs_all_rows: ClassVar[bool] = False  # whether the rows depend on each other
     pads: ClassVar[bool] = True  # whether rows of weight 0 may be added
@@ -62,6 +63,8 @@ class Objective(ByValue):
         check_choice("hessian", self.hessian, get_args(HessianKind))
         if not (math.isfinite(self.hessian_floor) and self.hessian_floor > 0):
             raise ValueError(f"hessian_floor must be positive and finite, got {self.hessian_floor!r}")
+        if not isinstance(self.homogeneous, bool):
+            raise TypeError(f"homogeneous must be True or False, got {self.homogeneous!r}")
         for name in ("leaf_values", "base_score"):
             if not callable(getattr(self.leaf, name, None)) or isinstance(self.leaf, type):
                 raise TypeError(

@@ -23,6 +23,7 @@ from jboost._objective.units import Units, find_units
 from jboost._runtime.caller import warn
 from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, is_traced
+from jboost._spec import Hyper
 from jboost.boosting.rounds import Problem, Round, State
 
 TOO_FEW = 5  # times min_child_samples: so many rows hardly leave room for two sides
@@ -30,6 +31,9 @@ MANY_ROWS = 50  # from which on a fit should find something to split
 SAME_STEP = 1e-3  # relative: rows that want steps so alike need no split
 RISEN = 1e-4  # relative: less may be rounding
 RISEN_OF_DRAWN = 0.1  # or chance, where not all rows take part in a round
+FAR = (
+    16  # times: by so much the units at a base score that is given may differ from those at the best constant
+)
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
 
@@ -71,9 +75,35 @@ def find_start(
         if loss.constant is not None and not np.isfinite(base).all():
             raise ValueError(f"constant must return a finite score, got {np.asarray(base)}")
         value, g, h = _derivatives_at(loss, rows, base)
-        check_derivatives(loss, value, g, h, rows.weight, np.asarray(base), given is not None)
+        check_derivatives(loss, value, g, h, rows.weight, np.asarray(base), given is not None, rows.y)
         check_range(g, h, rows.weight)
     return base, units
+
+
+def warn_if_units_are_far(problem: Posed, given: Array, units: Units, hyper: Hyper) -> None:
+    """Say so where a base score that is given sets other units than the best constant that a formula tells."""
+    loss, rows = problem.loss, problem.train
+    of_gradients = bool(hyper.reg_alpha or hyper.gamma)
+    bends_alike = loss.homogeneous or loss.hessian == "first_order"
+    if problem.spec.penalties != "relative" or (bends_alike and not of_gradients):
+        return  # the base score decides nothing
+    if loss.constant is None or rows.offset is not None:
+        return
+    best, usual, _ = _examine(loss, rows, None, True)
+    ratios = [np.asarray(units.of_h) / np.asarray(usual.of_h)]
+    if of_gradients:
+        ratios.append(np.asarray(units.of_g * units.size) / np.asarray(usual.of_g * usual.size))
+    ratio = max(np.concatenate(ratios).tolist(), key=lambda one: abs(np.log(one)))
+    if not 1 / FAR <= ratio <= FAR:
+        warn(
+            f"base_score={_numbers(given)} lies far from the best constant, {_numbers(best)}: the units of reg_lambda, "
+            f"reg_alpha, gamma and min_child_weight are found there and {ratio:.3g} times as large; leave "
+            'base_score out, give one that is nearer, or use Spec(penalties="absolute")'
+        )
+
+
+def _numbers(score: Array) -> str:
+    return ", ".join(f"{number:.4g}" for number in np.ravel(score))
 
 
 def adapted_at(problem: Posed, base: Any, traced: bool) -> Any:

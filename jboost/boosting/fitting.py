@@ -15,6 +15,7 @@ from jboost.boosting.diagnosing import warn_if_loss_rose, warn_if_nothing_was_sp
 from jboost.boosting.loop import finish, prepare
 from jboost.boosting.on_host import check_not_traced, watch_on_host
 from jboost.boosting.rounds import run, train_loss
+from jboost.boosting.scaling import exponent_of, fit_in_unit
 from jboost.boosting.stopping import History, cut_after_best, silence_after_best
 
 
@@ -119,12 +120,31 @@ def fit(
     >>> bool(history.train_loss[-1] < history.train_loss[0])
     True
     """
+    options = {
+        "spec": spec, "hyper": hyper, "sample_weight": sample_weight, "valid": valid, "metric": metric, "key": key,
+        "init_model": init_model, "offset": offset, "groups": groups, "sampler": sampler, "base_score": base_score,
+        "feature_weights": feature_weights, "callbacks": callbacks, "verbose": verbose,
+    }  # fmt: skip
+    exponent = exponent_of(loss, data, y, options)
+    return fit_in_unit(_fit, exponent, loss, data, y, options) if exponent else _fit(loss, data, y, **options)
+
+
+def _fit(
+    loss: Any,
+    data: Any,
+    y: Any,
+    *,
+    spec: Spec,
+    metric: Any,
+    callbacks: Any,
+    verbose: bool | None,
+    **options: Any,
+) -> tuple[Ensemble, History]:
+    """Fit in the unit of y."""
     functions = check_callbacks(callbacks)
     problem, state, init_model = prepare(
-        loss, data, y, spec=spec, hyper=hyper, sample_weight=sample_weight, valid=valid, metric=metric, key=key,
-        init_model=init_model, offset=offset, groups=groups, sampler=sampler, base_score=base_score,
-        feature_weights=feature_weights, begin=begin_to_compile,
-    )  # fmt: skip
+        loss, data, y, spec=spec, metric=metric, begin=begin_to_compile, **options
+    )
     if is_traced(problem, state):
         check_not_traced(metric)
         if functions:

@@ -23,7 +23,7 @@ from jboost._runtime.typing import as_array, is_traced, kept_concrete
 from jboost._spec import Hyper, Spec, check_hyper
 from jboost._tree.columns import Bins
 from jboost.boosting import rounds as _rounds
-from jboost.boosting.diagnosing import adapted_at, as_base_score, find_start
+from jboost.boosting.diagnosing import adapted_at, as_base_score, find_start, warn_if_units_are_far
 from jboost.boosting.on_host import check_not_traced
 from jboost.boosting.ordered import check_supported, supporting_models, supporting_scores
 from jboost.boosting.preparing import (
@@ -144,6 +144,8 @@ def start(
             begin(problem, lambda: state_at(zeros))
 
     base, units = find_start(problem, posed.base_score, traced, compiling)
+    if posed.base_score is not None and posed.init_model is None and not traced:
+        warn_if_units_are_far(problem, base, units, problem.hyper)
     loss = adapted_at(problem, base, traced)
     return dataclasses.replace(problem, loss=loss, base=base, units=units), state_at(base)
 

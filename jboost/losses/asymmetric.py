@@ -71,6 +71,7 @@ def expectile(level: float | Array) -> Loss:
         check_target=check_real,
         name=with_number("expectile", level),
         majorant=Partial(_of_two_parabolas, level=level),
+        homogeneous=True,
     )
 
 
@@ -110,6 +111,7 @@ def asymmetric_huber(
         check_target=check_real,
         name=with_number("asymmetric_huber", asymmetry),
         adapt=Partial(with_delta_of_residuals, level=level) if follows else None,
+        homogeneous=follows,
     )
 
 

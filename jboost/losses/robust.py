@@ -63,6 +63,7 @@ def general_robust(shape: float | Array = 1.0, scale: float | Array | None = Non
         check_target=check_real,
         name=with_number("general_robust", shape),
         adapt=_with_scale_of_residuals if follows else None,
+        homogeneous=follows,
     )
 
 

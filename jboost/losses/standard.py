@@ -97,7 +97,12 @@ def _squared_error(score, y):
 
 
 squared_error = Loss(
-    _squared_error, check_target=check_real, name="squared_error", constant=_mean, majorant=_of_quadratic
+    _squared_error,
+    check_target=check_real,
+    name="squared_error",
+    constant=_mean,
+    majorant=_of_quadratic,
+    homogeneous=True,
 )
 
 
@@ -243,6 +248,7 @@ def _robust(
         check_target=check_real,
         name=name if follows else with_number(name, delta),
         adapt=Partial(adapt, level=level) if follows else None,
+        homogeneous=follows,
     )
 
 

@@ -28,3 +28,12 @@ def mean_loss(loss: Any) -> Metric:
     """
     loss = as_loss(loss)
     return Metric(Partial(_mean_loss, loss=loss), check_target=loss.check_target, name=loss.name, pads=True)
+
+
+def is_of_homogeneous(metric: Metric) -> bool:
+    """Say whether a metric is the mean of a loss that grows as the square of score and target."""
+    function = metric.function
+    if not (isinstance(function, Partial) and function.func is _mean_loss):
+        return False
+    loss = function.keywords["loss"]
+    return loss.homogeneous and loss.adapt is None

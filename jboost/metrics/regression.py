@@ -8,14 +8,23 @@ from jax.tree_util import Partial
 
 from jboost._fixed_point import mean
 from jboost._objective.domains import check_real, real_argument, with_number
+from jboost._objective.units import nearest_power_of_two
 from jboost.metrics.metric import Metric
 from jboost.metrics.targets import elementwise
+
+
+def _unit(residual, weight):
+    """Return a power of two near the largest residual that counts, in units of which squares are floats."""
+    present = jnp.reshape(jnp.asarray(weight) > 0, (-1, *[1] * (residual.ndim - 1)))
+    return nearest_power_of_two(jnp.max(jnp.where(present, jnp.abs(residual), 0), initial=0))
 
 
 # sum w (prediction - y)^2 / sum w
 @elementwise
 def _mse(prediction, y, weight):
-    return mean(jnp.square(prediction - y), weight)
+    residual = prediction - y
+    unit = _unit(residual, weight)
+    return unit * (unit * mean(jnp.square(residual / unit), weight))
 
 
 mse = Metric(_mse, check_target=check_real, name="mse", pads=True, of="prediction")
@@ -24,9 +33,10 @@ mse = Metric(_mse, check_target=check_real, name="mse", pads=True, of="predictio
 # Its root, of each output
 @elementwise
 def _rmse(prediction, y, weight):
-    squares = jnp.square(prediction - y)
-    columns = squares.reshape(squares.shape[0], -1).T
-    return jnp.mean(jnp.sqrt(jnp.stack([mean(column, weight) for column in columns])))
+    residual = prediction - y
+    unit = _unit(residual, weight)
+    columns = jnp.square(residual / unit).reshape(residual.shape[0], -1).T
+    return unit * jnp.mean(jnp.sqrt(jnp.stack([mean(column, weight) for column in columns])))
 
 
 rmse = Metric(_rmse, check_target=check_real, name="rmse", pads=True, of="prediction")
@@ -57,9 +67,11 @@ def _r2(prediction, y, weight):
     def one(prediction, y):
         center = mean(y, weight)
         center = center + mean(y - center, weight)  # again, for the rounding of the first mean
-        unexplained = mean(jnp.square(prediction - y), weight)
-        spread = mean(jnp.square(y - center), weight)
-        constant = spread <= jnp.square(4 * jnp.finfo(prediction.dtype).eps * center)
+        residual, deviation = prediction - y, y - center
+        unit = jnp.maximum(_unit(residual, weight), _unit(deviation, weight))
+        unexplained = mean(jnp.square(residual / unit), weight)
+        spread = mean(jnp.square(deviation / unit), weight)
+        constant = spread <= jnp.square(4 * jnp.finfo(prediction.dtype).eps * (center / unit))
         explained = 1 - unexplained / jnp.where(constant, 1, spread)
         return jnp.where(constant, (unexplained == 0).astype(prediction.dtype), explained)
 
