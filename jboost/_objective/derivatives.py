@@ -187,8 +187,8 @@ def check_range(g: Any, h: Any, weight: Any) -> None:
         )
         if total > largest:
             raise ValueError(
-                f"y is too large for {values.dtype}: the {label} of the loss sum to {total:.3g}, above {largest:.3g}; "
-                "scale y or the loss"
+                f"y is out of the range of {values.dtype}: the {label} of the loss sum to {total:.3g}, above "
+                f"{largest:.3g}; scale y or the loss, or give base_score, if a scale or shape of a constant y runs off"
             )
 
 

@@ -153,8 +153,8 @@ def finetune(
 
     Notes
     -----
-    A loss that is no longer finite, or Ctrl-C, ends the steps with a warning and returns the best numbers so far. A loss
-    that no step changes, as squares of targets below 1e-19 are 0 in float32, gives a warning too. Where
+    A loss that is no longer finite, or Ctrl-C, ends the steps with a warning and returns the best numbers so far. A
+    loss that no step changes, as squares of targets below 1e-19 are 0 in float32, gives a warning too. Where
     the leaves of all rows in all trees take up to 1 GiB (a byte each up to depth 8) they are found once. The same
     optimizer, loss and about the same number of rows compile nothing anew, whatever `steps` and the numbers of model
     and loss. An optimizer that is made anew, as by calling `optax.adam` again, does.
