@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from distribution_cases import CASES, CONTINUOUS, COUNTS, N
 from numpy.testing import assert_allclose
@@ -97,6 +98,24 @@ def test_crps_against_integrals(name, told):
             pieces = [(one.cdf, low, y), (one.sf, y, far), (one.sf, far, high)]
             expected = sum(quad(lambda t, f=f: f(t) ** 2, *ends, limit=200)[0] for f, *ends in pieces)
         assert_allclose(told[name]["crps"][i], expected, rtol=1e-6)
+
+
+def test_the_crps_of_large_poisson_counts_is_the_sum():
+    """Of NumPy, over all counts with a probability of their own, and to the target where that lies beyond."""
+    rate, far = np.array([3e2, 1e4, 1e6, 4e6]), np.array([0.0, 3.0, -2.0, 30.0])
+    y = np.round(rate + far * np.sqrt(rate))
+    found = d.poisson(np.log(rate)[:, None]).crps(y)
+    for i, mean in enumerate(rate):
+        width = (abs(far[i]) + 12) * np.sqrt(mean)
+        x = np.arange(max(np.floor(mean - width), 0), mean + width)
+        assert_allclose(found[i], np.square(stats.poisson(mean).cdf(x) - (x >= y[i])).sum(), rtol=1e-6)
+
+
+def test_padding_alarms_no_one():
+    """Of three rows to the number that programs have; a target of 0 lies outside of the domain."""
+    with jax.debug_nans(True):
+        found = d.gamma(np.zeros((3, 2))).log_prob(np.array([1.0, 2.0, 3.0]))
+    assert_allclose(found, -np.array([1.0, 2.0, 3.0]), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)
@@ -445,8 +464,31 @@ def test_dicts_of_targets_and_distributions_by_name():
     ):
         with pytest.raises(kind, match=text):
             JBoostDistribution(n_estimators=1).set_params(**wrong).fit(X, y)
-    with pytest.raises(ValueError, match="y must be positive"):
-        JBoostDistribution("gamma", n_estimators=1).fit(X, y)
+    frame = pd.DataFrame(target)
+    constant, gap = np.full(300, 3.0), np.where(np.arange(300) == 7, np.nan, y)
+    fitted = JBoostDistribution("normal", n_estimators=0).fit(X, y)
+    for name, call, text in (
+        ("gamma", lambda one: one.fit(X, y), "y must be positive"),
+        (
+            d.censored(d.weibull),
+            lambda one: one.fit(X, frame),
+            "y must be a dict.*shape.*y.name. for name in",
+        ),
+        ("gamma", lambda one: one.fit(X, constant), "y is out of the range of float32.*constant y runs off"),
+        ("normal", lambda one: one.fit(X, np.stack([y, y], axis=1)), "y must hold one target"),
+        ("normal", lambda one: one.fit(X, 1e19 * y), "y must have a standard deviation of at most.*scale y"),
+        (
+            "logistic",
+            lambda one: one.fit(X, 1e19 * y),
+            "y must have a standard deviation of at most.*scale y",
+        ),
+        ("normal", lambda one: fitted.crps(X, gap), "y contains NaN"),
+        ("normal", lambda one: fitted.crps(X, np.stack([y, y], axis=1)), "y must hold one target"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call(JBoostDistribution(name, n_estimators=1))
+    as_parts = {name: frame[name] for name in ("time", "event")}
+    assert estimator.score(X, as_parts) == estimator.score(X, target)
 
 
 def test_wrong_arguments_are_named():

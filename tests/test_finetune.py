@@ -112,7 +112,7 @@ def test_units_of_the_target_do_not_matter():
     """Nor how the leaf values are shared out between leaves and weights of trees."""
     X, y = rows()
     spec = dataclasses.replace(SPEC, n_estimators=3)
-    found = []
+    found, falls = [], []
     for unit, share in ((1.0, 1.0), (1e-6, 1.0), (1e6, 1.0), (1.0, 1e-3)):
         model, _ = jboost.fit(losses.squared_error, X, unit * y, spec=spec)
         shared = {"leaf_value": model.leaf_value / share, "tree_weight": model.tree_weight * share}
@@ -121,9 +121,18 @@ def test_units_of_the_target_do_not_matter():
             model, losses.squared_error, X, unit * (3 * y + 1), steps=300, by=ALL, decay=0.1
         )
         found.append(np.asarray(jboost.predict(tuned, X)) / unit)
-        assert history.train_loss[-1] < 0.5 * history.train_loss[0]
+        falls.append(history.train_loss[-1] / history.train_loss[0])
+    assert falls[0] < 0.5
+    np.testing.assert_allclose(falls, falls[0], rtol=1e-4)
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], rtol=0.01, atol=0.01)
+    # Squares of 1e-20 are 0 in float32, so that no step could be better than another.
+    model, _ = jboost.fit(losses.squared_error, X, 1e-20 * y, spec=spec)
+    with pytest.warns(RuntimeWarning, match="the loss was 0 in every step.*scale y"):
+        tuned, history = finetune(
+            model, losses.squared_error, X, 1e-20 * (3 * y + 1), steps=300, by=ALL, decay=0.1
+        )
+    np.testing.assert_array_equal(tuned.leaf_value, model.leaf_value)
 
 
 def test_losses_of_groups_and_of_all_rows_are_those_of_rows_where_these_stand_alone():

@@ -211,8 +211,9 @@ def check_range(g: Any, h: Any, weight: Any) -> None:
         if total > largest:
             least = 10.0 ** np.ceil(np.log10(total / largest))
             raise ValueError(
-                f"y is too large for {values.dtype}: the {label} of the loss sum to {total:.3g}, above {largest:.3g}; "
-                f"divide the loss, or y if they grow with it, by {least:.0e} or more"
+                f"y is out of the range of {values.dtype}: the {label} of the loss sum to {total:.3g}, above "
+                f"{largest:.3g}; divide the loss, or y if they grow with it, by {least:.0e} or more, or give "
+                "base_score, if a scale or shape of a constant y runs off"
             )
 
 

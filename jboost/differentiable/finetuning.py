@@ -153,7 +153,8 @@ def finetune(
 
     Notes
     -----
-    A loss that is no longer finite, or Ctrl-C, ends the steps with a warning and returns the best numbers so far. Where
+    A loss that is no longer finite, or Ctrl-C, ends the steps with a warning and returns the best numbers so far. A
+    loss that no step changes, as squares of targets below 1e-19 are 0 in float32, gives a warning too. Where
     the leaves of all rows in all trees take up to 1 GiB (a byte each up to depth 8) they are found once. The same
     optimizer, loss and about the same number of rows compile nothing anew, whatever `steps` and the numbers of model
     and loss. An optimizer that is made anew, as by calling `optax.adam` again, does.
@@ -307,6 +308,13 @@ def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> No
         return
     if task.valid is not None and np.isnan(metrics).all():
         raise ValueError("metric must return a number, got NaN in every step")
+    if losses.size > 1 and (losses == losses[0]).all() and _has_moved(task, state):
+        warn(
+            f"the loss was {losses[0]:.6g} in every step, though its gradient is not 0: the model has the numbers of "
+            f"step {int(state.best_step)}; scale y and the scores of model, if such losses are too small for "
+            f"{losses.dtype} or differ by too little",
+            RuntimeWarning,
+        )
     of_pass = 1
     if task.batch_size is not None:
         of_pass = max(int((np.asarray(task.rows.weight) > 0).sum()) // task.batch_size, 1)
@@ -318,3 +326,10 @@ def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> No
             f"{int(state.best_step)}; {way_out}",
             RuntimeWarning,
         )
+
+
+def _has_moved(task: Task, state: Any) -> bool:
+    return any(
+        (np.asarray(one) != np.asarray(getattr(task.model, name))).any()
+        for name, one in state.parameters.items()
+    )

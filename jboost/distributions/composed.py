@@ -360,9 +360,7 @@ def censored(base: Distribution) -> Distribution:
 
 
 def _check_censored(y: Any, check: Any) -> None:
-    if not isinstance(y, Mapping) or set(y) != {"time", "event"}:
-        keys = list(y) if isinstance(y, Mapping) else type(y).__name__
-        raise ValueError(f'y must be a dict of the arrays "time" and "event", got {keys}')
+    _check_parts(y)
     for name, check_part in (("time", check), ("event", check_binary)):
         try:
             if check_part is not None:
@@ -371,7 +369,17 @@ def _check_censored(y: Any, check: Any) -> None:
             raise ValueError(f'y["{name}"]: {error}') from error
 
 
+def _check_parts(y: Any) -> None:
+    if not isinstance(y, Mapping) or set(y) != {"time", "event"}:
+        keys = list(y) if isinstance(y, Mapping) else f"an array of shape {np.shape(y)}"
+        raise ValueError(
+            f'y must be a dict of the arrays "time" and "event", got {keys}; of a data frame with these columns: '
+            '{name: y[name] for name in ("time", "event")}'
+        )
+
+
 def _censored_log_prob(score: Any, y: Any, base: Any) -> Any:
+    _check_parts(y)
     time = y["time"]
     larger = jnp.log1p(-base.cdf(score, time)) if base.log_sf is None else base.log_sf(score, time)
     return jnp.where(y["event"] > 0, base.log_prob(score, time), larger)

@@ -17,7 +17,7 @@ from jboost._runtime.arguments import check_choice
 from jboost._runtime.parametrised import ByValue, parametrised
 from jboost.distributions.beginning import NewtonFrom
 from jboost.distributions.fisher import check_has_fisher, fisher_matrix
-from jboost.distributions.predictive import Predictive
+from jboost.distributions.predictive import Predictive, one_number
 
 HessianKind = Literal["diagonal", "full"]
 Curvature = Literal["fisher", "observed"]
@@ -224,7 +224,7 @@ def _check_choices(hessian: Any, curvature: Any) -> None:
 
 
 def _negative_log_prob(score: Float[Array, " k"], y: Any, log_prob: Any) -> Array:
-    return -log_prob(score, as_floats(y, score.dtype))
+    return -one_number(log_prob(score, as_floats(y, score.dtype)))
 
 
 def as_floats(y: Any, dtype: Any) -> Any:

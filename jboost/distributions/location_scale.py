@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import Partial
 
 from jboost._objective.domains import check_positive, check_real
@@ -12,6 +13,20 @@ from jboost.distributions.distribution import Distribution
 from jboost.distributions.standard import Standard
 
 _CLOSED = ("cdf", "log_sf")
+
+
+def check_spread(y: Any) -> None:
+    """Raise unless y holds real numbers, whose deviation has a square within the range of JAX's floats.
+
+    The second derivatives by a location are of the size of its inverse, and would be 0.
+    """
+    check_real(y)
+    limits = jnp.finfo(jnp.result_type(float))
+    deviation, largest = np.std(np.asarray(y, np.float64)), 0.5 / np.sqrt(float(limits.tiny))
+    if deviation > largest:
+        raise ValueError(
+            f"y must have a standard deviation of at most {largest:.2g} in {limits.dtype}, got {deviation:.3g}; scale y"
+        )
 
 
 def _residual(score: Any, y: Any) -> Any:
@@ -58,7 +73,7 @@ def location_scale(name: str, of: Standard, **more: Any) -> Distribution:
     """Return the family of location + scale * z for z of a standard form."""
     known = {
         "crps": None if of.crps is None else Partial(_crps, of=of),
-        "check_target": check_real,
+        "check_target": check_spread,
         "parameters": _parameters,
     }
     return Distribution(

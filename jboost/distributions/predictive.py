@@ -12,7 +12,7 @@ from jax.tree_util import Partial
 
 from jboost._runtime.arguments import as_key, whole_number
 from jboost._runtime.caller import moves_arrays
-from jboost._runtime.padding import bucket, pad_axis
+from jboost._runtime.padding import bucket
 from jboost._runtime.parametrised import parametrised
 from jboost._runtime.programs import program
 from jboost._runtime.typing import is_traced, pytree
@@ -93,7 +93,7 @@ class Predictive:
 
     def log_prob(self, y: Any) -> Any:
         """Return the logarithm of the density, or of the probability, of a target for each row, [n]."""
-        return self._by_row(self.distribution.log_prob, y)
+        return self._by_row(Partial(_log_prob, distribution=self.distribution), y)
 
     def cdf(self, y: Any) -> Any:
         """Return the probability of a target of at most y for each row, [n]."""
@@ -245,7 +245,7 @@ class Predictive:
             return _map_rows(function, shared, *arguments)
         size = bucket(n)
         with jax.enable_x64(True):
-            padded = jax.tree.map(lambda leaf: pad_axis(_host(leaf), size), arguments)
+            padded = jax.tree.map(lambda leaf: _lengthened(_host(leaf), size), arguments)
             found = _map_rows(function, shared, *padded)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[:n], found)
 
@@ -259,6 +259,12 @@ def _host(leaf: Any) -> np.ndarray:
     return array if array.dtype == np.uint32 else array.astype(np.float64)
 
 
+def _lengthened(leaf: np.ndarray, size: int) -> np.ndarray:
+    """Repeat the last row: zeros may lie outside the domain, which alarms `jax_debug_nans`."""
+    widths = [(0, size - len(leaf))] + [(0, 0)] * (leaf.ndim - 1)
+    return np.pad(leaf, widths, mode="edge" if len(leaf) else "constant")
+
+
 @program
 def _map_rows(function: Any, shared: Any, score: Any, *of_rows: Any) -> Any:
     floats = jax.tree.map(
@@ -268,8 +274,19 @@ def _map_rows(function: Any, shared: Any, score: Any, *of_rows: Any) -> Any:
     return jax.vmap(lambda score, *row: function(score, *row, *more))(score, *floats)
 
 
+def one_number(value: Any) -> Any:
+    """Return what a function told of the target of one row; raise where it took it for several."""
+    if jnp.shape(value):
+        raise ValueError(f"y must hold one target of the distribution for each row, got {value.size} of them")
+    return value
+
+
+def _log_prob(score: Any, y: Any, distribution: Any) -> Any:
+    return one_number(distribution.log_prob(score, y))
+
+
 def _crps(score: Any, y: Any, distribution: Any) -> Any:
-    return crps_of_row(distribution, score, y)
+    return one_number(crps_of_row(distribution, score, y))
 
 
 def _one_level(score: Any, level: Any, quantile: Any) -> Any:

@@ -16,12 +16,12 @@ from jboost import distributions
 from jboost._fixed_point import mean
 from jboost._objective.loss import Loss
 from jboost._objective.objective import Objective
-from jboost._runtime.arguments import check_weight
 from jboost.distributions import Distribution, Predictive
 from jboost.metrics import Metric
 from jboost.sklearn.base import Boosting
 from jboost.sklearn.labels import one_column
 from jboost.sklearn.names import metrics_of
+from jboost.sklearn.rows import GivenRows, check_domain
 from jboost.sklearn.scorers import RegressorStage, Scored
 
 _BY_NAME = {name: one for name, one in vars(distributions).items() if isinstance(one, Distribution)}
@@ -133,10 +133,19 @@ class JBoostDistribution(RegressorMixin, Boosting):
         ----------
         X, y, sample_weight
             As in `score`.
+
+        Raises
+        ------
+        ValueError
+            For targets that `fit` would refuse.
         """
         predicted = self.predict_dist(X)
-        weight = check_weight(sample_weight, len(predicted), "sample_weight")
-        return float(np.average(predicted.crps(self._encode(y, reset=False)), weights=weight))
+        target, weight, counted = self._check_rows(
+            GivenRows("", X, y, sample_weight, None, None), reset=False
+        )
+        target = self._encode(target, reset=False)
+        check_domain(self._loss().check_target, target, "y")
+        return float(np.average(predicted[counted].crps(target), weights=weight))
 
     def _distribution(self) -> Distribution:
         if isinstance(self.dist, Distribution):
