@@ -11,6 +11,8 @@ import pytest
 
 import jboost
 from jboost import explain, plotting
+from jboost.plotting.axes import cut_short
+from jboost.plotting.nodes import _membership
 from tests.test_explain import fitted
 from tests.twin import problem
 
@@ -98,6 +100,13 @@ def test_a_picture_of_a_tree_has_its_questions_and_leaves():
         jboost.losses.squared_error, np.zeros((8, 1)), np.arange(8.0), spec=jboost.Spec(n_estimators=1)
     )
     assert len(plotting.plot_tree(flat, 0).texts) == 2  # one leaf: its value and its cover
+
+
+def test_long_names_keep_their_ends():
+    assert cut_short("Municipality of place 12", 14) == "Municipal…e 12"
+    assert cut_short("short", 5) == "short"
+    many = _membership("town", [f"the town by the name of {k}" for k in range(30)], np.arange(30) > 12)
+    assert many == "town in {the town…of 0, the town…of 1, the town…of 2, the town…of 3, 9 more}"
 
 
 def test_curves_of_a_history_and_of_an_estimator():

@@ -147,6 +147,14 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...], or_else: str =
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}{or_else}, got {value!r}")
 
 
+def restated(error: Exception, message: str) -> Exception:
+    """Return a TypeError or a ValueError, as the error is one, that says more.
+
+    Errors of kinds below these may be made of more than a message.
+    """
+    return TypeError(message) if isinstance(error, TypeError) else ValueError(message)
+
+
 def one_by_name(given: Any, module: str) -> str:
     """Say, for the end of a message, where an object of that name is, if a word was given instead of one."""
     if not isinstance(given, str):

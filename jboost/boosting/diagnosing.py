@@ -31,9 +31,7 @@ MANY_ROWS = 50  # from which on a fit should find something to split
 SAME_STEP = 1e-3  # relative: rows that want steps so alike need no split
 RISEN = 1e-4  # relative: less may be rounding
 RISEN_OF_DRAWN = 0.1  # or chance, where not all rows take part in a round
-FAR = (
-    16  # times: by so much the units at a base score that is given may differ from those at the best constant
-)
+FAR = 16  # times: units at a base score that is given may differ so much from those at the best constant
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
 

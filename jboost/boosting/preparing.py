@@ -18,7 +18,7 @@ from jboost._objective.group import GroupLoss
 from jboost._objective.resolve import Resolved
 from jboost._objective.rows import Groups, Rows, make_groups
 from jboost._objective.units import units_of_one
-from jboost._runtime.arguments import as_group_ids, as_offset, as_target, as_weight, one_by_name
+from jboost._runtime.arguments import as_group_ids, as_offset, as_target, as_weight, one_by_name, restated
 from jboost._runtime.padding import pad_axis, reusable_size
 from jboost._runtime.parametrised import parametrised
 from jboost._runtime.typing import as_array, is_traced
@@ -239,9 +239,7 @@ def valid_arguments(valid: Any, read: Callable[[Any], Any], y: Any, loss: Any) -
     try:
         data = read(X)
     except (TypeError, ValueError) as error:
-        # Errors of kinds below these may be made of more than a message.
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"valid[0]: {error}") from error
+        raise restated(error, f"valid[0]: {error}") from error
     return RowArguments(data, y_valid, weight, offset, groups, OF_VALID)
 
 

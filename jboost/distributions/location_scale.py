@@ -12,8 +12,6 @@ from jboost._objective.domains import check_positive, check_real
 from jboost.distributions.distribution import Distribution
 from jboost.distributions.standard import Standard
 
-_CLOSED = ("cdf", "log_sf")
-
 
 def check_spread(y: Any) -> None:
     """Raise unless y holds real numbers, whose deviation has a square within the range of JAX's floats.

@@ -7,6 +7,12 @@ from typing import Any
 INK, PALE, BLUE, RED = "0.15", "0.6", "#2b6cb0", "#c05621"
 
 
+def cut_short(text: str, length: int) -> str:
+    """Return a text of at most so many letters: its beginning and its end, which tells names of one kind apart."""
+    end = length // 3
+    return text if len(text) <= length else f"{text[: length - 1 - end].rstrip()}…{text[-end:].lstrip()}"
+
+
 def tidy(ax: Any) -> None:
     """Leave out what a reader does not need."""
     ax.spines[["top", "right"]].set_visible(False)

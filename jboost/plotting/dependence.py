@@ -7,9 +7,14 @@ from typing import Any
 import numpy as np
 
 from jboost._runtime.extras import axes_or_new, pyplot
-from jboost.plotting.axes import BLUE, PALE, RED, tidy
+from jboost.plotting.axes import BLUE, PALE, RED, cut_short, tidy
 
 SIZE = (5.0, 3.6)
+LONGEST, MANY, WIDE = (
+    18,
+    20,
+    44,
+)  # letters of a name, categories in letters of full size, letters side by side
 
 
 def plot_dependence(
@@ -102,7 +107,7 @@ def _draw_one(ax: Any, dependence: Any, average: Any, individual: Any, labels: A
     if average is not None:
         _draw_averages(ax, at, average, is_category, labels, individual is not None)
     if is_category:
-        ax.set_xticks(at, [str(value) for value in values], rotation=0 if len(values) < 8 else 60)
+        _name_categories(ax, "x", values)
     elif dependence.deciles[0] is not None:
         _rug(ax, dependence.deciles[0], "x", (values[0], values[-1]))
     ax.set(xlabel=_name(dependence.features[0]), ylabel=_label(dependence))
@@ -165,8 +170,8 @@ def _draw_two(ax: Any, dependence: Any, average: Any) -> None:
         return
     if all(kinds):
         found = ax.imshow(average.T, origin="lower", aspect="auto", cmap="viridis")
-        ax.set_xticks(range(len(first)), list(map(str, first)))
-        ax.set_yticks(range(len(second)), list(map(str, second)))
+        _name_categories(ax, "x", first)
+        _name_categories(ax, "y", second)
     else:
         if min(average.shape) < 2:
             raise ValueError(
@@ -181,6 +186,16 @@ def _draw_two(ax: Any, dependence: Any, average: Any) -> None:
                 _rug(ax, deciles, side, (grid[0], grid[-1]), "white")
     ax.figure.colorbar(found, ax=ax, label=_label(dependence))
     ax.set(xlabel=names[0], ylabel=names[1])
+
+
+def _name_categories(ax: Any, side: str, values: Any) -> None:
+    """Write the categories beside an axis: long names cut short, many of them small, and those below it aslant."""
+    names = [cut_short(str(value), LONGEST) for value in values]
+    ticks = ax.set_xticks if side == "x" else ax.set_yticks
+    style = {"fontsize": 8 if len(names) <= MANY else 5}
+    if side == "x" and sum(map(len, names)) > WIDE:
+        style |= {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
+    ticks(range(len(names)), names, **style)
 
 
 def _rug(ax: Any, deciles: np.ndarray, side: str, limits: tuple[float, float], colour: str = "0.25") -> None:

@@ -8,12 +8,13 @@ import numpy as np
 
 from jboost._runtime.arguments import whole_number
 from jboost._runtime.extras import axes_or_new
-from jboost.plotting.axes import INK, PALE
+from jboost.plotting.axes import INK, PALE, cut_short
 from jboost.plotting.nodes import Node, number_text, read_tree, value_text
 
 LEVEL, LEAF = 2.5, 0.44  # inches between levels and between leaves
 FIGURE_SPACE = "\u2007"  # as wide as a digit
 BOLD_PER_SMALL = 0.7  # spaces in bold type that are as wide as a character of the line below
+WIDEST = 30  # letters of a question: longer ones would hide the words on the branches
 THICKEST = 7.0  # points: the branch of all rows
 
 
@@ -112,7 +113,7 @@ def _draw_box(ax: Any, node: Node, x: float, y: float, is_last: bool, largest: f
         return
     if node.children:
         facts = f"gain {number_text(node.gain)}   {cover}"
-        question = _widened(node.question or "", BOLD_PER_SMALL * len(facts))
+        question = _widened(cut_short(node.question or "", WIDEST), BOLD_PER_SMALL * len(facts))
         _write(ax, x, y, f"{question}\n", 9 * scale, bbox=box, fontweight="bold", linespacing=1.15)
         _write(ax, x, y, f"\n{facts}", 7 * scale, color="0.4", linespacing=1.6)
         return

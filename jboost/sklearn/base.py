@@ -18,7 +18,7 @@ from jboost._objective.batch import BatchLoss
 from jboost._objective.group import GroupLoss
 from jboost._objective.objective import Objective
 from jboost._objective.rows import take_rows
-from jboost._runtime.arguments import key_of
+from jboost._runtime.arguments import key_of, restated
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.library import ask_for_devices, at_most, n_threads
 from jboost.boosting import History, fit
@@ -342,8 +342,7 @@ class Boosting(Reading, Parameters):
                 beside = check_beside(one, self._loss(), target, counted)
                 data = take_data(self._read_alike(one.X, train.data), np.flatnonzero(counted))
             except (TypeError, ValueError) as error:
-                kind = TypeError if isinstance(error, TypeError) else ValueError
-                raise kind(f"{one.name}: {error}") from error
+                raise restated(error, f"{one.name}: {error}") from error
             found.append(BinnedRows(data, target, weight, *beside))
         return found
 

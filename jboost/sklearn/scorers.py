@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from jboost._runtime.arguments import restated
 from jboost.metrics import Metric
 
 # What scikit-learn's functions call their second parameter where it is no prediction, and what they take it from.
@@ -40,11 +41,10 @@ class Scored:
                 message = f"asks for what the estimator does not have: {error}"
                 raise ValueError(f"eval_metric {self.name} {message}") from error
             except (TypeError, ValueError) as error:
-                kind = TypeError if isinstance(error, TypeError) else ValueError
-                if weighs and kind is TypeError and "sample_weight" in str(error):
+                if weighs and isinstance(error, TypeError) and "sample_weight" in str(error):
                     message = "takes no sample_weight, but the rows to watch have weights"
-                    raise kind(f"eval_metric {self.name} {message}") from error
-                raise kind(f"eval_metric {self.name}: {error}") from error
+                    raise TypeError(f"eval_metric {self.name} {message}") from error
+                raise restated(error, f"eval_metric {self.name}: {error}") from error
 
         return Metric(value, maximize=self.maximize, name=self.name, on_host=True)
 

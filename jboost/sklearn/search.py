@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jboost._objective.group import GroupLoss
 from jboost._objective.rows import take_rows
-from jboost._runtime.arguments import check_weight, key_of, whole_number
+from jboost._runtime.arguments import check_weight, key_of, restated, whole_number
 from jboost._runtime.caller import moves_arrays, warn
 from jboost._runtime.library import at_most, n_threads
 from jboost._spec import Hyper, Spec
@@ -350,11 +350,9 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         try:
             return float(self.scorer_(estimator._stage(shaped, loss), None, estimator._labels(y)))
         except (AttributeError, TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            name = type(estimator).__name__
-            raise kind(
-                f"scoring={self.scoring!r} fails for the rows that a split of cv holds out, of a {name}: {error}"
-            ) from error
+            of = f"of a {type(estimator).__name__}: {error}"
+            message = f"scoring={self.scoring!r} fails for the rows that a split of cv holds out, {of}"
+            raise restated(error, message) from error
 
     def _remember(self, settings: list[dict[str, Any]], table: Float[np.ndarray, "s c"]) -> None:
         mean = table.mean(axis=1)
