@@ -152,6 +152,7 @@ def test_a_rare_large_count_is_reached():
     np.testing.assert_allclose(np.exp(jboost.predict(model, np.array([[1.0]]))), 500, rtol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:base_score=0 lies far")  # so that a step must be shortened
 def test_a_shortened_step_lowers_the_loss_by_a_quarter_of_its_slope():
     """One leaf by hand: 10 rows of y = 100 under Poisson, from a score of 0, with a learning rate of 1."""
     X = np.zeros((20, 1))
