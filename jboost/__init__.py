@@ -29,9 +29,8 @@ with _uncollected(lasting=True):  # what every fit needs
     from jboost.boosting import History, Progress, fit
     from jboost.metrics import Metric
 
-if (
-    typing.TYPE_CHECKING
-):  # these are imported when they are asked for: scikit-learn alone takes as long as JAX
+# These are imported when they are asked for: scikit-learn alone takes as long as JAX.
+if typing.TYPE_CHECKING:
     from jboost import differentiable, distributions, explain, learners, plotting, samplers, textbook
     from jboost._model.linear import LinearModel
     from jboost._objective.exact import Exact

@@ -106,7 +106,8 @@ def test_long_names_keep_their_ends():
     assert cut_short("Municipality of place 12", 14) == "Municipal…e 12"
     assert cut_short("short", 5) == "short"
     many = _membership("town", [f"the town by the name of {k}" for k in range(30)], np.arange(30) > 12)
-    assert many == "town in {the town…of 0, the town…of 1, the town…of 2, the town…of 3, 9 more}"
+    assert many.endswith("the town by the name of 3, 9 more}")  # in words names stay whole
+    assert cut_short(many, 30) == "town in {the town b…3, 9 more}"
 
 
 def test_curves_of_a_history_and_of_an_estimator():

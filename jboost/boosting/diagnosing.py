@@ -87,7 +87,8 @@ def warn_if_units_are_far(problem: Posed, given: Array, units: Units, hyper: Hyp
         return  # the base score decides nothing
     if loss.constant is None or rows.offset is not None:
         return
-    best, usual, _ = _examine(loss, rows, None, True)
+    best = program(_base_score)(loss, rows)
+    _, usual, _ = _examine(loss, rows, best, True)  # compiled for the base score that was given
     ratios = [np.asarray(units.of_h) / np.asarray(usual.of_h)]
     if of_gradients:
         ratios.append(np.asarray(units.of_g * units.size) / np.asarray(usual.of_g * usual.size))

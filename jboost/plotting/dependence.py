@@ -10,11 +10,8 @@ from jboost._runtime.extras import axes_or_new, pyplot
 from jboost.plotting.axes import BLUE, PALE, RED, cut_short, tidy
 
 SIZE = (5.0, 3.6)
-LONGEST, MANY, WIDE = (
-    18,
-    20,
-    44,
-)  # letters of a name, categories in letters of full size, letters side by side
+LONGEST, WIDE = 18, 44  # letters of the name of a category, and of all that stand level side by side
+MANY = 20  # categories in letters of full size
 
 
 def plot_dependence(

@@ -12,9 +12,8 @@ from jboost._model.cover import node_cover
 from jboost._model.ensemble import Ensemble, check_model
 from jboost._runtime.arguments import is_whole
 from jboost._runtime.typing import WORD, is_traced
-from jboost.plotting.axes import cut_short
 
-MOST_CATEGORIES, LONGEST = 4, 14  # that a question lists; letters of one of several
+MOST_CATEGORIES = 4  # that a question lists
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,9 +162,8 @@ def _membership(name: str, values: Any, goes_right: np.ndarray) -> str:
     listed = [str(value) for value, on_it in zip(values, side, strict=True) if on_it]
     if len(listed) == 1:
         return f"{name} {'=' if left_is_shorter else '≠'} {listed[0]}"
-    shown = [cut_short(one, LONGEST) for one in listed[:MOST_CATEGORIES]]
     more = f", {len(listed) - MOST_CATEGORIES} more" if len(listed) > MOST_CATEGORIES else ""
-    return f"{name} {'in' if left_is_shorter else 'not in'} {{{', '.join(shown)}{more}}}"
+    return f"{name} {'in' if left_is_shorter else 'not in'} {{{', '.join(listed[:MOST_CATEGORIES])}{more}}}"
 
 
 def value_text(value: Float[np.ndarray, " k"]) -> str:
