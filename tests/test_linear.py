@@ -118,6 +118,7 @@ def _poisson_at(model: Any, n_rounds: int, count: np.ndarray) -> float:
     return float(np.average(np.exp(score) - count * score, weights=WEIGHT))
 
 
+@pytest.mark.filterwarnings("ignore:.*booster=gblinear. is deprecated:UserWarning")  # XGBoost 3.4
 @pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logistic"])
 def test_rounds_are_those_of_gblinear_on_columns_of_mean_0(objective, x64):
     xgboost = pytest.importorskip("xgboost")
