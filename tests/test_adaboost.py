@@ -49,7 +49,9 @@ def peer(max_depth, n_estimators=ROUNDS, **options):
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
-    ("k", "spec", "rate"), [(2, STUMPS, 1.0), (3, STUMPS, 0.5), (3, DEEPER, 1.0)], ids=["2", "3", "deeper"]
+    ("k", "spec", "rate"),
+    [(2, STUMPS, 1.0), pytest.param(3, STUMPS, 0.5, marks=pytest.mark.slow), (3, DEEPER, 1.0)],
+    ids=["2", "3", "deeper"],
 )
 def test_it_is_that_of_scikit_learn_round_by_round(k, spec, rate):
     y = np.array(["a", "b", "c"])[CLASS[k]]
@@ -94,6 +96,7 @@ def test_it_is_forward_stagewise_fitting_of_the_exponential_loss():
     np.testing.assert_allclose(np.asarray(record.weight) / weight, np.mean(record.weight / weight), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_fits_side_by_side_are_those_of_each():
     """Of data sets, classes, weights and rates of their own, in one program; and nothing depends on a unit."""
     sets = [(X, CLASS[2]), (X[::-1], CLASS[2]), (X_TEST, (X_TEST[:, 0] * X_TEST[:, 1] > 0.3).astype(int))]

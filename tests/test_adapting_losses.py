@@ -123,6 +123,7 @@ def own(adapt=with_mean_residual):
     return Loss(Partial(scaled, scale=1.0), adapt=adapt)
 
 
+@pytest.mark.slow
 def test_a_loss_of_ones_own_under_jit_and_grad(rows, x64):
     """The derivative goes through what a loss adapts to."""
     data, y = rows

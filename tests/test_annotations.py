@@ -58,7 +58,10 @@ def problem_of(spec: jboost.Spec) -> tuple[Any, Any]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("policy", "multi_output"), [("symmetric", "vector"), ("depthwise", "separate")])
+@pytest.mark.parametrize(
+    ("policy", "multi_output"),
+    [pytest.param("symmetric", "vector", marks=pytest.mark.slow), ("depthwise", "separate")],
+)
 def test_the_records_of_a_fit_are_what_their_fields_say(policy, multi_output):
     spec = jboost.Spec(max_depth=2, grow_policy=policy, multi_output=multi_output)
     problem, state = problem_of(spec)
@@ -67,7 +70,7 @@ def test_the_records_of_a_fit_are_what_their_fields_say(policy, multi_output):
     assert [*wrong_fields(problem), *wrong_fields(state), *wrong_fields(one), *wrong_fields(model)] == []
 
 
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("policy", [pytest.param("symmetric", marks=pytest.mark.slow), "depthwise"])
 def test_the_records_of_a_split_are_what_their_fields_say(policy, rng):
     spec = jboost.Spec(max_depth=2, grow_policy=policy)
     hyper = jax.tree.map(jnp.float32, jboost.Hyper())

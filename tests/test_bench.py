@@ -322,6 +322,7 @@ def test_a_new_process_is_timed_from_outside(monkeypatch):
     assert peer["seconds"] > 0
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_fit_says_why():
     with pytest.raises(RuntimeError, match=r"^ValueError: Found array with 0 feature"):
         fresh.time_processes("sklearn", np.zeros((3, 0)), np.zeros(3), 1, 15, False)

@@ -63,6 +63,7 @@ def groups():
     return X, {"label": label, "group": group}
 
 
+@pytest.mark.slow
 def test_the_gap_falls_with_the_penalty_at_little_loss(groups):
     X, y = groups
     data, penalties = jboost.bin_features(X), (0.0, 0.5, 2.0, 8.0)

@@ -243,9 +243,8 @@ print("same")
 """
 
 
-@pytest.mark.parametrize(
-    "with_library", [pytest.param("0", marks=pytest.mark.slow), "1"], ids=["plain", "native"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("with_library", ["0", "1"], ids=["plain", "native"])
 def test_rows_on_eight_devices_give_the_same_bits(with_library):
     assert native_library.run_script(DEVICES, devices=8, JBOOST_NATIVE=with_library) == "same"
 

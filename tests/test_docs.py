@@ -61,8 +61,10 @@ CALLABLES = [(name, value) for name, value in PUBLIC if inspect.isclass(value) o
 
 
 LONG = (  # pages whose examples take long, or import a library that does
+    "adaboost.md",
     "base-learners.md",
     "causal-and-fair.md",
+    "differentiable.md",
     "distributions.md",
     "encoder.md",
     "explain.md",

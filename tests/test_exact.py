@@ -122,7 +122,11 @@ def brute_force(X: np.ndarray, y: np.ndarray, reg_lambda: float) -> tuple[float,
 
 @pytest.mark.parametrize(
     ("n", "policy"),
-    [(500, "symmetric"), (70_000, "depthwise"), pytest.param(70_000, "symmetric", marks=pytest.mark.slow)],
+    [
+        pytest.param(500, "symmetric", marks=pytest.mark.slow),
+        (70_000, "depthwise"),
+        pytest.param(70_000, "symmetric", marks=pytest.mark.slow),
+    ],
 )
 def test_the_first_split_is_that_of_brute_force(n, policy, x64):
     X, y = many_values(n)
@@ -141,7 +145,7 @@ def test_the_first_split_is_that_of_brute_force(n, policy, x64):
     np.testing.assert_allclose(jboost.predict(model, X), jboost.predict(model, data), rtol=1e-12)
 
 
-@pytest.mark.parametrize("n", [600, 70_000])
+@pytest.mark.parametrize("n", [600, pytest.param(70_000, marks=pytest.mark.slow)])
 def test_depthwise_trees_are_those_of_xgboosts_exact(n, x64):
     xgboost = pytest.importorskip("xgboost", reason="the peer is not installed")
     X, y = many_values(n)

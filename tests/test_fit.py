@@ -61,11 +61,13 @@ CASES = {
         {"gamma": 0.5, "reg_alpha": 1.0, "min_child_weight": 15.0, "cat_smooth": 1.0},
     ),
 }
-BOTH = [(case, policy) for case in ("plain", "mixed", "strict") for policy in POLICIES]
+BOTH = [(case, policy) for case in ("plain", "mixed") for policy in POLICIES]
 ONE = [
+    ("strict", "depthwise"),
+    pytest.param("strict", "symmetric", marks=pytest.mark.slow),
     ("logistic", "symmetric"),
     ("softmax", "depthwise"),
-    ("poisson", "depthwise"),
+    pytest.param("poisson", "depthwise", marks=pytest.mark.slow),
     ("outputs", "symmetric"),
 ]
 

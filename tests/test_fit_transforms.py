@@ -166,6 +166,7 @@ def test_a_loss_with_learned_parameters_is_differentiated_through_the_fit():
     assert slope != 0
 
 
+@pytest.mark.slow
 def test_a_concrete_fit_inside_a_trace_stays_concrete():
     X = np.linspace(-1, 1, 100)[:, None]
     spec = jboost.Spec(n_estimators=3, max_depth=2)

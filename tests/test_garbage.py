@@ -55,7 +55,7 @@ print("as before")
 """
 
 
-@pytest.mark.parametrize("state", ["usual", "frozen"])
+@pytest.mark.parametrize("state", [pytest.param("usual", marks=pytest.mark.slow), "frozen"])
 def test_an_import_looks_at_no_old_objects_and_thaws_none(state):
     done = subprocess.run([sys.executable, "-c", SCRIPT, state], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "as before", done.stderr

@@ -29,6 +29,7 @@ def test_small_run(tmp_path, capsys, monkeypatch):
     assert "400 rows, 64 codes, skewed" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_finds_what_is_wrong():
     """A twin that loses a row, and one that does not run."""
     bins, values = histogram_gpu.make_rows(50, 64, "uniform")

@@ -139,6 +139,7 @@ def with_network(score, y, *, network):
     return jax.nn.logsumexp(logits) - logits[y["digit"]]
 
 
+@pytest.mark.slow
 def test_a_network_in_the_loss_is_an_offset_of_the_scores():
     """A round at the logits of a network is a round of the softmax loss from these logits."""
     rng = np.random.default_rng(0)

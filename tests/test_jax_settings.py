@@ -44,6 +44,7 @@ FITS = {
     "full": (dataclasses.replace(losses.softmax(3), hessian="full"), LABEL, SMALL, Hyper()),
     "separate": (losses.softmax(3), LABEL, SEPARATE, DRAWN),
 }
+QUICK = ("squared", "depthwise", "poisson", "full", "separate")
 GROWN = ("two outputs", "depthwise", "quantile", "full", "separate")  # growth that differs, whatever the loss
 METRICS = {
     "rmse": (metrics.rmse, COUNT), "mae": (metrics.mae, COUNT), "r2": (metrics.r2, COUNT),
@@ -112,7 +113,9 @@ def trace(case: str) -> None:
     assert slope.shape == (N,)
 
 
-@pytest.mark.parametrize("case", FITS)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in FITS]
+)
 def test_every_fit_can_be_traced_under_strict_promotion(case, x64):  # where there are more types to mix
     trace(case)
 

@@ -78,6 +78,7 @@ def test_eigenvalues_are_turned_round_and_raised(rng, x64):
     np.testing.assert_array_equal(found[0], h[0])  # positive already: the same bits
 
 
+@pytest.mark.slow
 def test_the_derivative_of_what_is_made_positive(rng, x64):
     """First and second derivatives against differences, of matrices whose eigenvalues are equal too."""
     h = rng.normal(size=(6, 3, 3))

@@ -30,10 +30,10 @@ def coef_of(model: Any) -> np.ndarray:
     return np.append(np.ravel(model.coef), np.ravel(model.intercept))
 
 
-DRAWN = [pytest.param(name, marks=pytest.mark.slow) for name in ("shuffle", "random")]
+MORE = [pytest.param(name, marks=pytest.mark.slow) for name in ("greedy", "thrifty", "shuffle", "random")]
 
 
-@pytest.mark.parametrize("selector", ["cyclic", "greedy", "thrifty", "block", *DRAWN])
+@pytest.mark.parametrize("selector", ["cyclic", "block", *MORE])
 def test_squared_error_converges_to_ridge_lasso_and_elastic_net(selector, x64):
     peers = {
         (3.0, 0.0): Ridge(alpha=3.0).fit(X, Y, WEIGHT),
@@ -70,6 +70,7 @@ def test_logistic_converges_to_logistic_regression(reg_lambda, reg_alpha, x64):
     assert (coef == 0).any() == (reg_alpha > 0)
 
 
+@pytest.mark.slow
 def test_softmax_converges_to_multinomial_regression(x64):
     model, history = fit_linear(
         losses.softmax(3), X, CLASS, reg_lambda=1.0, **{**PLAIN, "n_estimators": 2000}
@@ -334,6 +335,7 @@ def test_a_regressor_is_the_function_and_a_classifier_reads_labels():
     np.testing.assert_allclose(two.predict_proba(X)[:, 1], probability, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_estimator_stops_early_by_metrics_of_any_kind():
     estimator = JBoostRegressor(
         booster="linear", n_estimators=60, learning_rate=0.5, n_iter_no_change=3,

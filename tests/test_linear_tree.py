@@ -39,7 +39,7 @@ def path_of(splits: Any, leaf: int, symmetric: bool) -> list[int]:
 
 @pytest.mark.parametrize(
     ("loss", "policy"),
-    [(losses.squared_error, "symmetric"), (losses.logistic, "depthwise")],
+    [(losses.squared_error, "symmetric"), pytest.param(losses.logistic, "depthwise", marks=pytest.mark.slow)],
     ids=["ls", "logistic"],
 )
 def test_a_leaf_is_a_ridge_in_the_columns_of_its_path(loss, policy, x64):
@@ -71,6 +71,7 @@ def test_a_leaf_is_a_ridge_in_the_columns_of_its_path(loss, policy, x64):
     np.testing.assert_allclose(np.asarray(model.predict(X)) - base, expected, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_line_is_found_by_one_tree():
     line = 3 * FILLED[:, 0] - 2
     found, _ = boost(

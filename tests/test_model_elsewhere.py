@@ -190,7 +190,8 @@ print("native" if native.is_available() else "plain")
 """
 
 
-@pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.slow), "native"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["plain", "native"])
 def test_rows_divided_among_devices_stay_so(kind):
     if kind == "native":
         from jboost._model.scoring import native

@@ -76,7 +76,10 @@ def twin(codes, y, weight, loss, learns, own, base, n_rounds, settings):
 
 @pytest.mark.parametrize(
     ("kind", "name", "policy"),
-    [("ordered", "squared_error", "symmetric"), ("crossed", "logistic", "depthwise")],
+    [
+        ("ordered", "squared_error", "symmetric"),
+        pytest.param("crossed", "logistic", "depthwise", marks=pytest.mark.slow),
+    ],
 )
 def test_equals_a_loop_over_models(kind, name, policy):
     X, y, weight = rows()
@@ -143,6 +146,7 @@ def test_the_rest_of_a_fit_goes_with_it():
     assert (np.diff(history.train_loss) <= 1e-6).sum() >= len(history.train_loss) - 2
 
 
+@pytest.mark.slow
 def test_steps_of_the_supporting_models_are_shortened():
     """One count of 500 among ones makes a Newton step of a model of few rows overshoot by far."""
     X, _, _ = rows(120)

@@ -36,9 +36,8 @@ def labels(y: np.ndarray) -> np.ndarray:
     return np.array(["low", "high", "top"])[np.digitize(y, [2.0, 5.0])]
 
 
-@pytest.mark.parametrize(
-    "scoring", ["neg_log_loss", *(pytest.param(s, marks=pytest.mark.slow) for s in (None, "roc_auc_ovr"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("scoring", ["neg_log_loss", None, "roc_auc_ovr"])
 def test_a_classifier_scores_as_in_the_search_of_scikit_learn(scoring):
     X, y = rows()
     estimator = JBoostClassifier(n_estimators=8, random_state=3)

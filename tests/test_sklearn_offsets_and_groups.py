@@ -199,7 +199,14 @@ def mean_pairwise(score, y, ids):
     return np.log1p(np.exp(score[None] - score[:, None]))[pair].sum() / len(y)
 
 
-@pytest.mark.parametrize("ids", [IDS, NAMES, NAMES.astype(object), pd.Series(NAMES, dtype="category")])
+@pytest.mark.parametrize(
+    "ids",
+    [
+        IDS,
+        *(pytest.param(names, marks=pytest.mark.slow) for names in (NAMES, NAMES.astype(object))),
+        pd.Series(NAMES, dtype="category"),
+    ],
+)
 def test_groups_reach_the_fit(ids):
     estimator = regressor(loss=RANKING).fit(X, Y, OF_GROUPS, groups=ids)
     there = np.flatnonzero(OF_GROUPS)

@@ -27,9 +27,22 @@ SETTINGS = {
 choose = jax.jit(best_split, static_argnames="layout")
 
 
-@pytest.mark.parametrize(("k", "hessian"), [(1, "diagonal"), (3, "diagonal"), (3, "full")])
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
-@pytest.mark.parametrize("name", SETTINGS)
+KINDS = [(1, "diagonal"), (3, "diagonal"), (3, "full")]
+# The other settings share a program for each kind.
+BRUTE = [
+    pytest.param(
+        name,
+        policy,
+        *kind,
+        marks=pytest.mark.slow if name in ("samples", "one hot") and kind != KINDS[2] else (),
+    )
+    for name in SETTINGS
+    for policy in ("symmetric", "depthwise")
+    for kind in KINDS
+]
+
+
+@pytest.mark.parametrize(("name", "policy", "k", "hessian"), BRUTE)
 @pytest.mark.usefixtures("x64")
 def test_best_split_is_that_of_brute_force(name, policy, k, hessian):
     n_split = 0

@@ -98,7 +98,7 @@ def assert_equals_single_fits(
         assert found.best_round_of_fold[s, fold] == history.best_round
 
 
-QUICK = ("weights and an offset", "early stopping", "classes")
+QUICK = ("weights and an offset", "early stopping")
 
 
 @pytest.mark.parametrize(

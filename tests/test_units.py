@@ -136,7 +136,9 @@ def test_a_base_score_far_away_is_told_of_where_penalties_are_read_there(rows):
 
 
 @pytest.mark.parametrize("hyper", [Hyper(), PENALISED], ids=["defaults", "penalised"])
-@pytest.mark.parametrize("name", ["squared_error", "logistic", "softmax"])
+@pytest.mark.parametrize(
+    "name", ["squared_error", "logistic", pytest.param("softmax", marks=pytest.mark.slow)]
+)
 def test_the_unit_of_the_loss(rows, name, hyper):
     data, y = rows
     loss = losses.softmax(3) if name == "softmax" else getattr(losses, name)
@@ -161,7 +163,7 @@ def test_the_unit_of_the_scores(rows):
         )
 
 
-@pytest.mark.parametrize("hessian", ["diagonal", "full"])
+@pytest.mark.parametrize("hessian", ["diagonal", pytest.param("full", marks=pytest.mark.slow)])
 def test_outputs_of_different_units(rows, hessian):
     """Mean and log scale: the first follows the unit of the target, the second is moved by its logarithm."""
     data, y = rows
@@ -246,12 +248,10 @@ def test_the_unit_of_h_where_a_class_is_rare(rare):
     assert (problem.units.h > (1.5 * h if rare < 0.1 else 0.9 * h)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loss",
-    [
-        losses.gamma,
-        *(pytest.param(loss, marks=pytest.mark.slow) for loss in (losses.poisson, losses.tweedie(1.5))),
-    ],
+    [losses.gamma, losses.poisson, losses.tweedie(1.5)],
     ids=lambda loss: loss.name,
 )
 def test_one_huge_target_does_not_keep_the_others_from_being_learned(loss):
