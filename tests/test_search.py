@@ -156,7 +156,18 @@ def test_it_stands_in_a_pipeline_and_can_be_cloned():
         ({"estimator": StandardScaler()}, TypeError, "estimator must be a JBoostClassifier"),
         ({"estimator": JBoostRegressor(early_stopping=True)}, ValueError, "early_stopping=True"),
         ({"ensemble": 0}, ValueError, "ensemble must be at least 1"),
-        ({"scoring": ["r2"]}, ValueError, "scoring must be one scorer"),
+        ({"scoring": ["r2", "r2"]}, ValueError, "scoring must be names of scorers that differ"),
+        ({"scoring": [print]}, ValueError, "scoring must be names of scorers"),
+        ({"scoring": {}}, ValueError, "scoring must have a scorer for each of its names"),
+        ({"scoring": ["r2"]}, ValueError, "refit must be one of 'r2', a function of cv_results_ or False"),
+        ({"scoring": ["r2"], "refit": "mae"}, ValueError, "refit must be one of 'r2'.* got 'mae'"),
+        (
+            {"scoring": ["r2"], "refit": False, "ensemble": 2},
+            ValueError,
+            "ensemble must be 1 where no scorer",
+        ),
+        ({"refit": lambda table: 7}, ValueError, "must be below 1, the number of settings, got 7"),
+        ({"error_score": "nan"}, ValueError, "error_score must be 'raise' or a number"),
         ({"scoring": "roc_auc"}, ValueError, "scoring='roc_auc' fails"),
         ({"scoring": lambda estimator, X, y: np.nan}, ValueError, "got NaN for every setting"),
         ({"cv": []}, ValueError, "cv must give a split"),
@@ -167,7 +178,7 @@ def test_it_stands_in_a_pipeline_and_can_be_cloned():
         ),
         ({"cv": [(np.arange(100), np.arange(200, 300))]}, ValueError, "cv must give places of the 240 rows"),
         ({"n_iter": 0}, ValueError, "n_iter must be at least 1"),
-        ({"refit": "r2"}, ValueError, "refit must be True or False"),
+        ({"refit": "r2"}, ValueError, "refit must be True, False or a function"),
     ],
 )
 def test_what_does_not_fit_is_named(changes, error, message):
@@ -175,6 +186,58 @@ def test_what_does_not_fit_is_named(changes, error, message):
     given = {"estimator": JBoostRegressor(n_estimators=2), "param_grid": {"learning_rate": [0.1]}, **changes}
     with pytest.raises(error, match=message):
         JBoostSearchCV(**given).fit(X, y)
+
+
+def both(scored, X, y):
+    return {"high": scored.predict(X).max(), "low": scored.predict(X).min()}
+
+
+def test_several_scorers_are_those_of_scikit_learn():
+    """And the scores of the rows trained on, the choice by one of them or by a function, and the times."""
+    X, y = rows()
+    names = ["neg_mean_absolute_error", "r2"]
+    estimator, grid = JBoostRegressor(n_estimators=2), {"learning_rate": [0.1, 0.5]}
+    asked = {"param_grid": grid, "cv": KFold(2), "return_train_score": True}
+
+    def found(kind: Any = JBoostSearchCV, **more):
+        return kind(estimator, **asked, **more).fit(X, y)
+
+    ours, theirs = (found(kind, scoring=names, refit="r2") for kind in (JBoostSearchCV, GridSearchCV))
+    assert set(ours.cv_results_) == set(theirs.cv_results_)
+    for name, column in theirs.cv_results_.items():
+        if "score" in name and "time" not in name:
+            np.testing.assert_allclose(ours.cv_results_[name], column, rtol=1e-5, err_msg=name)
+    assert (ours.best_index_, ours.best_params_) == (theirs.best_index_, theirs.best_params_)
+    assert (ours.best_score_, ours.score(X, y)) == pytest.approx(
+        (theirs.best_score_, theirs.score(X, y)), rel=1e-5
+    )
+    assert (ours.cv_results_["mean_fit_time"] > 0).all()
+    first = found(
+        scoring=dict(zip("ab", names, strict=True)), refit=lambda table: int(np.argmin(table["mean_test_b"]))
+    )
+    assert first.best_index_ == 1 - ours.best_index_
+    assert not hasattr(first, "best_score_")
+    np.testing.assert_allclose(first.cv_results_["mean_train_a"], ours.cv_results_[f"mean_train_{names[0]}"])
+    of_function = found(scoring=both, refit="high")
+    assert of_function.score(X, y) == of_function.predict(X).max()
+    assert of_function.best_score_ == of_function.cv_results_["mean_test_high"].max()
+
+
+def test_a_scorer_that_fails_counts_as_asked():
+    X, y = rows()
+
+    def fails_high(scored, X, y):
+        if scored.predict(X).max() > 5:
+            raise ValueError("too high")
+        return 1.0
+
+    grid = {"learning_rate": [0.01, 0.9]}
+    search = JBoostSearchCV(JBoostRegressor(n_estimators=2), param_grid=grid, cv=KFold(2), scoring=fails_high)
+    with pytest.raises(ValueError, match=r"fails for the rows of a split.*too high"):
+        search.fit(X, y)
+    with pytest.warns(UserWarning, match=r"too high; it counts as error_score=-1"):
+        search.set_params(error_score=-1.0).fit(X, y)
+    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], [1, -1])
 
 
 @pytest.mark.slow

@@ -10,22 +10,21 @@ from typing import Any, NamedTuple, Self
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from jboost._objective.group import GroupLoss
 from jboost._objective.rows import take_rows
-from jboost._runtime.arguments import check_weight, key_of, restated, whole_number
-from jboost._runtime.caller import moves_arrays, warn
+from jboost._runtime.arguments import check_weight, key_of, whole_number
+from jboost._runtime.caller import moves_arrays
 from jboost._runtime.library import at_most, n_threads
 from jboost._spec import Hyper, Spec
 from jboost.sklearn.base import Boosting
 from jboost.sklearn.boosters import check_booster
+from jboost.sklearn.judging import ALONE, Judge, decisive, judged, scorers_of, table_of
 from jboost.sklearn.rows import BinnedRows, GivenRows, draw_seed
 from jboost.sklearn.samplers import sampler_of
-from jboost.sklearn.watched import mean_loss_of
 from jboost.tuning.averaging import averaged, chosen_greedily
 from jboost.tuning.batches import Done
 from jboost.tuning.folds import check_whole_groups
@@ -41,6 +40,8 @@ class Held(NamedTuple):
 
     scores: list[list[np.ndarray]]
     rows: list[np.ndarray]
+    seconds: Float[np.ndarray, "s c"]  # of each fit: its part of those of a program
+    trained: tuple[list[list[np.ndarray]], list[np.ndarray]] | None = None  # the same of the rows trained on
 
 
 def _refits(search: JBoostSearchCV) -> bool:
@@ -71,16 +72,22 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         `jboost.Hyper`) and choices (see `jboost.Spec`).
     n_iter : int, default 10
         Settings to draw.
-    scoring : str, callable or None, default None
+    scoring : str, callable, list, dict or None, default None
         A scorer of scikit-learn, its name, or `scorer(estimator, X, y)`, where X is None and the estimator knows its
-        predictions of the rows held out; `estimator.score` by default.
+        predictions of the rows held out; `estimator.score` by default. Several: a list of names, a dict of scorers, or
+        a function that returns a dict of numbers.
     cv : int, splitter or iterable of (train, test), optional
         As in scikit-learn's searches; 5 folds by default, stratified for a classifier.
-    refit : bool, default True
-        Whether to fit the best setting on all rows.
+    refit : bool, str or callable, default True
+        Whether to fit the best setting on all rows. With several scorers the name of the one that says which is best;
+        or a function of `cv_results_` that returns its index.
     ensemble : int, default 1
         Above 1, `best_estimator_` is a weighted mean of models of up to so many settings, as one model: they are added
         one by one, each the one with which the mean of the scores of the rows held out scores best.
+    error_score : "raise" or float, default "raise"
+        What a score is where its scorer fails; a warning says so.
+    return_train_score : bool, default False
+        Whether `cv_results_` tells of the rows trained on too.
     random_state : int, RandomState or None, default None
         For the settings that are drawn.
     memory : int, default 2**30
@@ -91,15 +98,14 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     cv_results_ : dict
-        As scikit-learn's, but for times: `params`, `param_*`, `split*_test_score`, `mean_test_score`, `std_test_score`,
-        `rank_test_score`.
+        As scikit-learn's. The time of a program is divided evenly among its fits, so that `std_fit_time` is 0.
     best_index_, best_params_, best_score_
-        Of the setting with the best mean score.
+        Of the setting with the best mean score, as `refit` says; a function chooses without `best_score_`.
     best_estimator_ : estimator
         Fitted on all rows. With `ensemble` its `model_` holds the trees of several settings.
     ensemble_weights_ : float [s]
         The part of each setting in it.
-    n_splits_, scorer_, refit_time_
+    n_splits_, scorer_, multimetric_, refit_time_
         As scikit-learn's.
 
     References
@@ -126,8 +132,10 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         n_iter: int = 10,
         scoring: Any = None,
         cv: Any = None,
-        refit: bool = True,
+        refit: Any = True,
         ensemble: int = 1,
+        error_score: Any = "raise",
+        return_train_score: bool = False,
         random_state: Any = None,
         memory: int = MEMORY,
         verbose: int | bool | None = 0,
@@ -140,6 +148,8 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.cv = cv
         self.refit = refit
         self.ensemble = ensemble
+        self.error_score = error_score
+        self.return_train_score = return_train_score
         self.random_state = random_state
         self.memory = memory
         self.verbose = verbose
@@ -182,13 +192,20 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         with at_most(n_threads(estimator.n_jobs)):
             rows, _ = estimator._training_rows(given, None, False, seed=0, holds_out=False)
             plans = self._plans(estimator, rows, given)
-            self.scorer_ = self._scorer(estimator, rows.y)
+            self.scorer_ = scorers_of(self.scoring, estimator, rows.y)
+            if isinstance(self.scorer_, dict):  # else a scorer may return several numbers
+                self._check_ensemble(decisive(self.refit, self.scorer_))
             held = self._scores(estimator, rows, specs, hypers, plans, memory)
-        self._remember(
-            settings, np.array([self._values(estimator, scores, held, rows.y) for scores in held.scores])
-        )
-        if self.ensemble > 1:
-            self.ensemble_weights_ = self._weights(estimator, specs, held, rows.y)
+        judge = Judge(estimator, rows.y, self.scorer_, self.scoring, self.error_score)
+        values, to_score = judged(judge, held.scores, held.rows)
+        trained = None if held.trained is None else judged(judge, *held.trained)[0]
+        by = decisive(self.refit, values)
+        self._check_ensemble(by)
+        self.multimetric_ = isinstance(self.scorer_, dict) or set(values) != {ALONE}
+        times = {"fit_time": held.seconds, "score_time": to_score}
+        self._choose(table_of(settings, values, times, trained, by), by)
+        if self.ensemble > 1 and by is not None:
+            self.ensemble_weights_ = self._weights(judge, specs, held, by)
         if self.refit:
             started = time.perf_counter()
             self._refit(given)
@@ -204,8 +221,11 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError("param_distributions or param_grid must be given, and not both")
         for name in ("ensemble", "n_iter"):
             whole_number(getattr(self, name), name, 1)
-        if not isinstance(self.refit, bool | np.bool_):
-            raise ValueError(f"refit must be True or False, got {self.refit!r}")
+        several = isinstance(self.scoring, list | tuple | set | dict) or callable(self.scoring)
+        if not (isinstance(self.refit, bool | np.bool_) or callable(self.refit) or several):
+            raise ValueError(f"refit must be True, False or a function of cv_results_, got {self.refit!r}")
+        if self.error_score != "raise" and not isinstance(self.error_score, int | float | np.number):
+            raise ValueError(f"error_score must be 'raise' or a number, got {self.error_score!r}")
         if self.param_grid is not None:
             found = list(ParameterGrid(self.param_grid))
         else:
@@ -219,6 +239,12 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
                 "set it in the estimator, or use scikit-learn's search"
             )
         return found
+
+    def _check_ensemble(self, by: str | None) -> None:
+        if self.ensemble > 1 and (by is None or callable(self.refit)):
+            raise ValueError(
+                f"ensemble must be 1 where no scorer ranks the settings, got refit={self.refit!r}"
+            )
 
     def _estimator(self) -> Boosting:
         if not isinstance(self.estimator, Boosting):
@@ -252,21 +278,13 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
             raise ValueError(
                 "cv must give a split, got none: a generator is used up by the first fit, a list is not"
             )
-        plans = [self._plan(estimator, rows, n, counted, *split) for split in splits]
+        plans = [self._plan(n, counted, *split) for split in splits]
         if isinstance(estimator._loss(), GroupLoss):
             check_whole_groups("cv", np.stack([plan.held for plan in plans]), np.asarray(rows.groups))
         self.n_splits_ = len(plans)
         return plans
 
-    def _plan(
-        self,
-        estimator: Boosting,
-        rows: BinnedRows,
-        n: int,
-        counted: Bool[np.ndarray, " n"],
-        train: Any,
-        test: Any,
-    ) -> Plan:
+    def _plan(self, n: int, counted: Bool[np.ndarray, " n"], train: Any, test: Any) -> Plan:
         try:
             trained, tested = (np.arange(n)[one] for one in (train, test))
         except IndexError as error:
@@ -280,7 +298,7 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         times, held = times[counted], held[counted]
         if not times.any() or not held.any():
             raise ValueError("cv must train on rows with a weight above 0 and hold out others")
-        return Plan(times * _balanced(estimator, rows, times), held)
+        return Plan(times, held)
 
     def _scores(
         self,
@@ -293,18 +311,28 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
     ) -> Held:
         """Run the settings, one program for each choice among them."""
         verbose = None if self.verbose is None else bool(self.verbose)
+        places = [np.repeat(np.arange(plan.times.size), plan.times.astype(int)) for plan in plans]
+        plans = [plan._replace(times=plan.times * _balanced(estimator, rows, plan.times)) for plan in plans]
         found: dict[int, list[Done]] = {}
+        seconds = np.zeros((len(specs), len(plans)))
         for spec in dict.fromkeys(specs):
             numbers = [i for i, one in enumerate(specs) if one == spec]
+            started = time.perf_counter()
             members = self._members(estimator, rows, spec, [hypers[i] for i in numbers], plans)
-            found |= dict(zip(numbers, run_members(members, memory, verbose, keeps_scores=True), strict=True))
-        places = [np.flatnonzero(plan.held) for plan in plans]
+            done = run_members(members, memory, verbose, keeps="all" if self.return_train_score else "held")
+            found |= dict(zip(numbers, done, strict=True))
+            seconds[numbers] = (time.perf_counter() - started) / (len(numbers) * len(plans))
+        held = [np.flatnonzero(plan.held) for plan in plans]
 
-        def scores(setting: int) -> list[np.ndarray]:
-            pairs = zip(found[setting], places, strict=True)
-            return [np.asarray(one.held_score, np.float64)[: place.size] for one, place in pairs]
+        def scores(name: str, places: list[Any]) -> list[list[np.ndarray]]:
+            of_all = [
+                [np.asarray(getattr(one, name), np.float64) for one in found[i]] for i in range(len(specs))
+            ]
+            return [[one[place] for one, place in zip(row, places, strict=True)] for row in of_all]
 
-        return Held([scores(i) for i in range(len(specs))], places)
+        of_held = scores("held_score", [slice(rows.size) for rows in held])
+        trained = (scores("score", places), places) if self.return_train_score else None
+        return Held(of_held, held, seconds, trained)
 
     def _members(
         self, estimator: Boosting, rows: BinnedRows, spec: Spec, settings: list[Hyper], plans: list[Plan]
@@ -319,85 +347,40 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     # ------------------------------------------------------------ how good it is
 
-    def _scorer(self, estimator: Boosting, target: Any) -> Any:
-        """Return the scorer; None for minus the mean loss, as `estimator.score` has it where R² has no meaning."""
-        from sklearn.metrics import check_scoring, get_scorer
-
-        if isinstance(self.scoring, list | tuple | set | dict):
-            raise ValueError("scoring must be one scorer, its name or None")
-        if self.scoring is not None:
-            return check_scoring(estimator, self.scoring)
-        if is_classifier(estimator):
-            return get_scorer("accuracy")
-        loss = estimator._loss()
-        several = loss.n_outputs is not None and np.shape(target)[1:] != (loss.n_outputs,)
-        if not (several or isinstance(target, Mapping)):
-            return get_scorer("r2")
-        if isinstance(loss, GroupLoss):
-            raise ValueError("scoring must be given for a GroupLoss whose scores are no predictions of y")
-        return None
-
-    def _values(self, estimator: Boosting, scores: list[np.ndarray], held: Held, target: Any) -> list[float]:
-        """Return what the scores of the rows held out are worth, by fold."""
-        pairs = zip(scores, held.rows, strict=True)
-        return [self._value(estimator, score, target, rows) for score, rows in pairs]
-
-    def _value(self, estimator: Boosting, score: np.ndarray, target: Any, rows: np.ndarray) -> float:
-        loss, y = estimator._loss(), take_rows(target, rows)
-        shaped = score[:, 0] if loss.n_outputs is None and score.shape[1] == 1 else score
-        if self.scorer_ is None:
-            return -mean_loss_of(loss, shaped, y, np.ones(len(rows)))
-        try:
-            return float(self.scorer_(estimator._stage(shaped, loss), None, estimator._labels(y)))
-        except (AttributeError, TypeError, ValueError) as error:
-            of = f"of a {type(estimator).__name__}: {error}"
-            message = f"scoring={self.scoring!r} fails for the rows that a split of cv holds out, {of}"
-            raise restated(error, message) from error
-
-    def _remember(self, settings: list[dict[str, Any]], table: Float[np.ndarray, "s c"]) -> None:
-        mean = table.mean(axis=1)
-        results: dict[str, Any] = {f"split{c}_test_score": table[:, c] for c in range(table.shape[1])}
-        names = sorted({name for setting in settings for name in setting})
-        for name in names:
-            column = np.ma.MaskedArray(np.empty(len(settings), object), mask=True)
-            for i, setting in enumerate(settings):
-                if name in setting:
-                    column[i] = setting[name]
-            results[f"param_{name}"] = column
-        if np.isnan(mean).all():
-            raise ValueError("scoring must give a number, got NaN for every setting")
-        if np.isnan(mean).any():
-            warn(
-                f"{int(np.isnan(mean).sum())} of {len(mean)} settings have no score: scoring gave NaN for some split"
-            )
-        worst_last = np.where(np.isnan(mean), -np.inf, mean)
-        self.cv_results_ = results | {
-            "params": settings,
-            "mean_test_score": mean,
-            "std_test_score": table.std(axis=1),
-            "rank_test_score": rankdata(-worst_last, method="min").astype(np.int32),
-        }
-        self.best_index_ = int(np.argmax(worst_last))
-        self.best_params_, self.best_score_ = settings[self.best_index_], float(mean[self.best_index_])
+    def _choose(self, table: dict[str, Any], by: str | None) -> None:
+        """Set the best setting: by the scorer of this name, or by the function `refit`."""
+        self.cv_results_ = table
+        settings = table["params"]
+        if callable(self.refit):
+            self.best_index_ = whole_number(self.refit(table), "refit(cv_results_)", 0)
+            if self.best_index_ >= len(settings):
+                raise ValueError(
+                    f"refit(cv_results_) must be below {len(settings)}, the number of settings, got {self.best_index_}"
+                )
+        elif by is None:
+            return
+        else:
+            mean = table[f"mean_test_{by}"]
+            self.best_index_ = int(np.nanargmax(mean))
+            self.best_score_ = float(mean[self.best_index_])
+        self.best_params_ = settings[self.best_index_]
         self.ensemble_weights_ = np.zeros(len(settings))
         self.ensemble_weights_[self.best_index_] = 1.0
 
-    def _weights(
-        self, estimator: Boosting, specs: list[Spec], held: Held, target: Any
-    ) -> Float[np.ndarray, " s"]:
+    def _weights(self, judge: Judge, specs: list[Spec], held: Held, by: str) -> Float[np.ndarray, " s"]:
         """Choose the parts of the settings whose models can be one: those with trees like the best one's."""
-        order = np.argsort(-self.cv_results_["mean_test_score"], kind="stable")
+        order = np.argsort(-self.cv_results_[f"mean_test_{by}"], kind="stable")
         alike = [i for i in order if specs[i].form == specs[self.best_index_].form][:MOST_IN_ENSEMBLE]
 
-        def judge(parts: Float[np.ndarray, " m"]) -> float:
+        def value(parts: Float[np.ndarray, " m"]) -> float:
             used = [(held.scores[alike[j]], part) for j, part in enumerate(parts) if part]
             means = [
                 np.sum([part * scores[c] for scores, part in used], axis=0) for c in range(len(held.rows))
             ]
-            return float(np.mean(self._values(estimator, means, held, target)))
+            return float(np.mean(judged(judge, [means], held.rows)[0][by]))
 
         weights = np.zeros(len(specs))
-        weights[alike] = chosen_greedily(len(alike), self.ensemble, judge)
+        weights[alike] = chosen_greedily(len(alike), self.ensemble, value)
         return weights
 
     # ------------------------------------------------------------ the fitted estimator
@@ -444,7 +427,15 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
     def score(self, X: Any, y: Any) -> float:
         """Score the best estimator by `scoring`; as `estimator.score` it knows no offset."""
         fitted = self._fitted()
-        return fitted.score(X, y) if self.scorer_ is None else float(self.scorer_(fitted, X, y))
+        if self.scorer_ is None:
+            return fitted.score(X, y)
+        if not self.multimetric_:
+            return float(self.scorer_(fitted, X, y))
+        if not isinstance(self.refit, str):
+            raise ValueError(f"refit must name a scorer for score to use it, got {self.refit!r}")
+        if isinstance(self.scorer_, dict):
+            return float(self.scorer_[self.refit](fitted, X, y))
+        return float(self.scorer_(fitted, X, y)[self.refit])
 
     def __sklearn_tags__(self) -> Any:
         """Say what targets are taken: as the estimator does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jboost.boosting.best_round import follow, signed
 from jboost.boosting.rounds import Problem, State, train_loss, try_step
 from jboost.tuning.members import Own, of_member
 
+Keeps = Literal["nothing", "held", "all"]
 MOST_ROUNDS = 32  # of a call: so often members that have ended make room
 
 
@@ -36,6 +37,7 @@ class Done(NamedTuple):
     metric: Float[np.ndarray, " t"]
     best_round: int
     held_score: Float[np.ndarray, "m k"] | None = None  # of the rows held out, after the last call
+    score: Float[np.ndarray, "n k"] | None = None  # of all rows
 
 
 class Found(NamedTuple):
@@ -55,7 +57,7 @@ def run_all(
     width: int,
     ended: Callable[[int, Done], None],
     progress: Callable[[int], Any],
-    keeps_scores: bool = False,
+    keeps: Keeps = "nothing",
 ) -> None:
     """Run members, `width` at a time, and give `ended` what each leaves.
 
@@ -71,8 +73,8 @@ def run_all(
         Of a member's number and what it leaves.
     progress : function
         Of the number of rounds that were made.
-    keeps_scores : bool
-        Whether a member leaves the scores of the rows held out.
+    keeps : str
+        What scores a member leaves: of the rows held out, or of all.
     """
     spec, waiting = shared.spec, deque(enumerate(members))
     of_program = dataclasses.replace(spec, n_estimators=0, n_iter_no_change=None)
@@ -94,7 +96,7 @@ def run_all(
                 continue
             batch = batch[0], found.state
             progress(n_rounds * len(running))
-            going = _going(running, found, n_rounds, shared, spec, ended, keeps_scores)
+            going = _going(running, found, n_rounds, shared, spec, ended, keeps)
             if len(going) < len(running):
                 state = jax.tree.map(_on_host, found.state)
                 running = [one.at(state, place) for place, one in going]
@@ -110,7 +112,7 @@ def _going(
     shared: Problem,
     spec: Any,
     ended: Callable[[int, Done], None],
-    keeps_scores: bool,
+    keeps: Keeps,
 ) -> list[tuple[int, _Running]]:
     """Note what a call has made of the members; return those that have not ended, with their places."""
     parts = [np.asarray(part) for part in (found.train_loss, found.metric, found.sound)]
@@ -122,8 +124,12 @@ def _going(
         if done is None:
             going.append((place, one))
         else:
-            score = np.asarray(found.state.valid_score[place]) if keeps_scores else None
-            ended(one.number, done._replace(held_score=score))
+            state, scores = found.state, {}
+            if keeps != "nothing":
+                scores["held_score"] = np.asarray(state.valid_score[place])
+            if keeps == "all":
+                scores["score"] = np.asarray(state.score[place])
+            ended(one.number, done._replace(**scores))
     return going
 
 

@@ -28,7 +28,7 @@ from jboost.boosting.stopping import History
 from jboost.boosting.trials import check_sampler, try_metric
 from jboost.metrics import Metric
 from jboost.metrics.metric import as_metric
-from jboost.tuning.batches import Done, Member, run_all
+from jboost.tuning.batches import Done, Keeps, Member, run_all
 from jboost.tuning.folds import held_out
 from jboost.tuning.members import Fold, make_fold, own_of, state_of
 from jboost.tuning.result import Sweep
@@ -217,7 +217,7 @@ def _watched(metric: Any, problem: Problem) -> Metric | None:
 
 
 def run_members(
-    members: Members, memory: int, verbose: bool | None, keeps_scores: bool = False
+    members: Members, memory: int, verbose: bool | None, keeps: Keeps = "nothing"
 ) -> list[list[Done]]:
     """Run every setting on every plan; return what each setting leaves on each.
 
@@ -246,9 +246,7 @@ def run_members(
                 progress(n_rounds - len(done.train_loss))
 
             makers = [partial(members.make, folds[i], s) for s, i in places]
-            run_all(
-                folds[0].problem, makers, _width(problem, memory, len(makers)), ended, progress, keeps_scores
-            )
+            run_all(folds[0].problem, makers, _width(problem, memory, len(makers)), ended, progress, keeps)
     return [[found[s, c] for c in range(len(plans))] for s in range(n_settings)]
 
 
