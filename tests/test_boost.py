@@ -327,6 +327,8 @@ def test_wrong_arguments_are_refused():
         fit(learners.Linear(), np.where(np.eye(N, 3, 1) > 0, np.nan, X), Y)
     with pytest.raises(ValueError, match="reg_lambda must be between 0"):
         fit(learners.Linear(-1.0), X, Y)
+    with pytest.raises(TypeError, match=r"optimizer must be an optax\.GradientTransformation"):
+        fit(learners.SquashedLinear(optimizer="adam"), X, Y)
     with pytest.raises(ValueError, match="n_knots must be at least 1"):
         learners.splines(0)
     with pytest.raises(ValueError, match="n_levels must be"):

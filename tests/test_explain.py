@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from typing import Any
 
 import jax
@@ -542,10 +543,36 @@ def test_bad_arguments_are_named():
         explain.importance(unknown, "cover")
 
 
-def test_components_refuse_deep_trees():
-    rows = problem("plain")
-    spec = Spec(n_estimators=1, max_depth=3)
-    model, _ = jboost.fit(losses.squared_error, rows.X, rows.X[:, :3].sum(axis=1), spec=spec)
+def test_components_of_three_features_are_those_of_a_factorial_design(monkeypatch):
+    levels = np.arange(4.0)
+    X = np.stack([one.ravel() for one in np.meshgrid(levels, levels, levels, indexing="ij")], axis=1)
+    spec = Spec(n_estimators=4, max_depth=3, grow_policy="depthwise")
+    model, _ = jboost.fit(losses.squared_error, X, np.sin(X @ [1.0, 2.0, 3.0]), spec=spec, hyper=HYPER)
     assert explain.interaction_order(model) == 3
-    with pytest.raises(ValueError, match="paths of at most 2 features"):
-        explain.components(model, rows.X)
+    parts = explain.components(model, X)
+    left, expected = np.asarray(jboost.predict(model, X), np.float64).reshape(4, 4, 4), []
+    for kept in [
+        (),
+        (0,),
+        (1,),
+        (2,),
+        (0, 1),
+        (0, 2),
+        (1, 2),
+    ]:  # as every cell has one row, effects are plain means
+        expected.append(left.mean(axis=tuple({0, 1, 2} - set(kept)), keepdims=True))
+        left = left - expected[-1]
+    intercept, *expected = [*expected, left]
+    assert parts.terms == ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
+    np.testing.assert_allclose(parts.intercept, intercept.item(), rtol=1e-5)
+    for table, effect in zip(parts.tables, expected, strict=True):
+        np.testing.assert_allclose(table[(slice(1, None),) * table.ndim], effect.squeeze(), atol=1e-6)
+    np.testing.assert_allclose(parts.variance, [np.mean(effect**2) for effect in expected], atol=1e-6)
+    module = sys.modules["jboost.explain.components"]  # whose name in the package is that of the function
+    monkeypatch.setattr(module, "MOST_COMPONENTS", 6)
+    with pytest.raises(ValueError, match="at most 6 components, got more: a path of 3 features alone has 7"):
+        explain.components(model, X)
+    monkeypatch.setattr(module, "MOST_COMPONENTS", 7)
+    monkeypatch.setattr(module, "MOST_CELLS", 6)
+    with pytest.raises(ValueError, match=r"at most 6 cells in all, got [0-9]+, [0-9]+ of them in one"):
+        explain.components(model, X)

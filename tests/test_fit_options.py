@@ -304,6 +304,7 @@ def test_a_larger_tolerance_ends_a_fit_sooner():
     [
         ({"min_child_samples": 131}, {}, r"min_child_samples=131 rows, and a tree gets 260; lower Spec"),
         ({"min_child_samples": 60}, {"subsample": 0.25}, r"min_child_samples=60 rows, and a tree gets 65;"),
+        ({}, {"subsample": 1e-6}, r"a tree gets 0\.00026 of the 260 rows .* raise Hyper.subsample"),
         ({}, {"gamma": 1e6}, r"gains more than gamma=1e\+06; lower Hyper.gamma"),
         ({}, {"reg_alpha": 1e5}, r"must exceed reg_alpha=100000, .* lower Hyper.reg_alpha"),
     ],

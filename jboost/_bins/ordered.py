@@ -124,7 +124,7 @@ def _check_values(target: Any, order: Any, weight: Any, prior: Any, a: Any) -> N
         if not is_traced(array) and not np.isfinite(np.asarray(array, np.float64)).all():
             raise ValueError(f"{name} must hold finite numbers, got others")
     if not is_traced(order) and not np.array_equal(np.sort(order), np.arange(len(order))):
-        raise ValueError(f"order must hold each of the row numbers 0 to {len(order) - 1} once")
+        raise ValueError(f"order must hold each of the row numbers 0 to {len(order) - 1} once, got others")
     if not is_traced(weight) and not (np.asarray(weight) >= 0).all():
         raise ValueError("sample_weight must hold numbers of at least 0, got others")
     if not is_traced(a):

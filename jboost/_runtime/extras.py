@@ -13,6 +13,15 @@ def optax(needed_by: str) -> Any:
     return _imported("optax", needed_by)
 
 
+def check_optimizer(optimizer: Any) -> None:
+    """Raise unless this is an optimizer of optax's kind."""
+    parts = [getattr(optimizer, name, None) for name in ("init", "update")]
+    if isinstance(optimizer, type) or not all(map(callable, parts)):
+        raise TypeError(
+            f"optimizer must be an optax.GradientTransformation, such as optax.adam(0.01), or None, got {optimizer!r}"
+        )
+
+
 def pyplot() -> Any:
     """Return matplotlib's module when something is drawn."""
     return _imported("matplotlib.pyplot", "plotting")

@@ -246,7 +246,12 @@ def _warn_of_what_forbids_splits(problem: Problem, n_rows: int, gradient: float)
     drawn, alpha, gamma = (
         float(number) for number in (n_rows * hyper.subsample, hyper.reg_alpha, hyper.gamma)
     )
-    if problem.spec.counts_rows and drawn < TOO_FEW * few:
+    if drawn < 2:
+        warn(
+            f"no tree has a split: a tree gets {drawn:.2g} of the {n_rows} rows on average by subsample="
+            f"{float(hyper.subsample):g}; raise Hyper.subsample"
+        )
+    elif problem.spec.counts_rows and drawn < TOO_FEW * few:
         warn(
             f"no tree has a split: both sides of one need min_child_samples={few} rows, and a tree gets {drawn:.0f}; "
             "lower Spec.min_child_samples"

@@ -17,6 +17,7 @@ from jboost._objective.loss import as_loss
 from jboost._objective.resolve import resolve
 from jboost._runtime.arguments import as_key, as_target, whole_number
 from jboost._runtime.caller import moves_arrays, warn
+from jboost._runtime.extras import check_optimizer
 from jboost._runtime.typing import as_array, identity, is_traced, kept_concrete
 from jboost._spec import Hyper, Spec
 from jboost.boosting.on_host import check_not_traced
@@ -24,7 +25,7 @@ from jboost.boosting.preparing import RowArguments, make_problem
 from jboost.boosting.rounds import Problem
 from jboost.boosting.trials import try_metric
 from jboost.differentiable.descent import Task, descend, first_state
-from jboost.differentiable.optimizers import adam_without_rate, check_optimizer, import_optax
+from jboost.differentiable.optimizers import adam_without_rate, import_optax
 from jboost.differentiable.parameters import chosen, rates
 from jboost.differentiable.soft import SoftEnsemble, check_soft
 from jboost.differentiable.tasks import adapted_loss, make_task, stiffness_of

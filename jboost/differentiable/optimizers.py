@@ -16,15 +16,6 @@ def import_optax() -> Any:
     return extras.optax("jboost.differentiable")
 
 
-def check_optimizer(optimizer: Any) -> None:
-    """Raise unless this is an optimizer of optax's kind."""
-    parts = [getattr(optimizer, name, None) for name in ("init", "update")]
-    if isinstance(optimizer, type) or not all(map(callable, parts)):
-        raise TypeError(
-            f"optimizer must be an optax.GradientTransformation, such as optax.adam(0.01), or None, got {optimizer!r}"
-        )
-
-
 @functools.cache  # one object, so that all calls share a program
 def adam_without_rate() -> Any:
     """Return the directions of Adam's steps."""

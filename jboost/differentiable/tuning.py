@@ -14,6 +14,7 @@ from jboost._model.ensemble import Ensemble
 from jboost._objective.loss import as_loss
 from jboost._runtime.arguments import whole_number
 from jboost._runtime.caller import moves_arrays, warn
+from jboost._runtime.extras import check_optimizer
 from jboost._spec import Hyper, Spec
 from jboost.boosting.best_round import signed
 from jboost.boosting.fitting import fit
@@ -21,7 +22,7 @@ from jboost.boosting.loop import Posed
 from jboost.boosting.pacing import progress_bar
 from jboost.boosting.stopping import History
 from jboost.differentiable.loss_numbers import with_numbers
-from jboost.differentiable.optimizers import adam_in_any_unit, check_optimizer, follow
+from jboost.differentiable.optimizers import adam_in_any_unit, follow
 from jboost.differentiable.risk import (
     NOT_FINITE,
     Fitted,

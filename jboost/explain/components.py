@@ -1,9 +1,10 @@
-"""Functional ANOVA: a model of shallow trees as a sum of functions of one feature, and of two."""
+"""Functional ANOVA: a model of shallow trees as a sum of functions of one feature, of two, and so on."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,26 @@ from jaxtyping import Float
 from jboost._model.ensemble import Ensemble
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced
+from jboost.explain.effects import Effect, added, purified
 from jboost.explain.grids import inside_bins
 from jboost.explain.paths import Path, leaf_paths
 from jboost.explain.reach import Forest
-from jboost.explain.subject import Feature, Subject, read_weight, rounds_with, take_rounds
+from jboost.explain.subject import Feature, Subject, is_split, read_weight, rounds_with, take_rounds
 
-MOST_FEATURES = 2  # of a component: a table of three would hold 16 million numbers
-MOST_SWEEPS = 10_000
-SMALLEST_MEAN = 1e-12  # of a row or a column, in the spread of the table
+MOST_COMPONENTS = 4096  # each takes milliseconds
+MOST_CELLS = 2**24  # of all components, 128 MiB for each output
+NAMES = {1: "main effects", 2: "pairs", 3: "triples"}
 
 Table = Float[np.ndarray, "..."]
+Effects = dict[tuple[int, ...], Effect]
+Grid = list[
+    tuple[np.ndarray, np.ndarray]
+]  # of each feature, a code for each place, and the place of each code
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Components:
-    """A model as an intercept, main effects and effects of pairs.
+    """A model as an intercept, main effects, and effects of two features and more.
 
     Attributes
     ----------
@@ -34,10 +40,10 @@ class Components:
         The weighted mean of the score.
     terms : tuple of tuples
         The features of each component, by name, or by number where there are none: main effects first.
-    tables : tuple of float64 [b], [b b], with [... k] for k outputs
+    tables : tuple of float64 [b], [b b], ..., with [... k] for k outputs
         What each component adds to the score, by bin code; code 0 is a missing or unseen value. The weighted mean over
-        the rows is 0: of a main effect, and of a pair for each value of either feature, those between the same two
-        splits of the pair being one.
+        the rows is 0: of a main effect, and of two features or more for each value of all but one, values between the
+        same two splits being one. Made when asked for: of three features with many bins they are large.
     variance : float64 [c], or [c k]
         The weighted variance of each component.
 
@@ -52,14 +58,20 @@ class Components:
 
     intercept: Any
     terms: tuple[tuple[Feature, ...], ...]
-    tables: tuple[Table, ...]
     variance: Float[np.ndarray, "c *k"]
+    _effects: tuple[Effect, ...]
     _subject: Subject
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Return what each component adds, by bin code."""
+        return tuple(effect.by_code() for effect in self._effects)
 
     def __repr__(self) -> str:
         """Count the components."""
-        n_main = sum(len(term) == 1 for term in self.terms)
-        return f"Components({n_main} main effects, {len(self.terms) - n_main} pairs)"
+        orders = [len(term) for term in self.terms]
+        counts = [f"{orders.count(d)} {NAMES.get(d, f'of {d} features')}" for d in {1, 2, *orders}]
+        return f"Components({', '.join(counts)})"
 
     def contributions(self, X: Any) -> Float[np.ndarray, "n c *k"]:
         """Return what each component adds to the score of each row: with the intercept they sum to the score.
@@ -75,7 +87,7 @@ class Components:
         """
         bins = np.asarray(self._subject.read(X))
         places = [self._subject.places(list(term)) for term in self.terms]
-        found = [table[tuple(bins[list(place)])] for table, place in zip(self.tables, places, strict=True)]
+        found = [effect.at(bins[list(place)]) for effect, place in zip(self._effects, places, strict=True)]
         shape = (bins.shape[1], 0, *np.shape(self.intercept))
         return np.stack(found, axis=1) if found else np.zeros(shape)
 
@@ -94,13 +106,13 @@ class Components:
         places = self._subject.places(feature, "feature")
         if len(places) != 1:
             raise ValueError(
-                f"feature must be one feature, got {feature!r}; what a pair adds is in tables, in the order of terms"
+                f"feature must be one feature, got {feature!r}; what several add is in tables, in the order of terms"
             )
         (j,) = places
         name = self._subject.names()[j]
         if (name,) not in self.terms:
             raise ValueError(f"feature must have a main effect, got {feature!r}, which has none")
-        table, edges = self.tables[self.terms.index((name,))], self._subject.model.edges
+        table, edges = self._effects[self.terms.index((name,))].by_code(), self._subject.model.edges
         known = edges.features.categories[j]
         if known is None:
             return inside_bins(edges, j), table[1:]
@@ -110,17 +122,17 @@ class Components:
 
 @moves_arrays
 def components(model: Any, X: Any, *, sample_weight: Any = None) -> Components:
-    """Take a model of shallow trees apart into main effects and effects of pairs (functional ANOVA).
+    """Take a model of shallow trees apart into main effects, effects of pairs, and so on (functional ANOVA).
 
     Each leaf is a function of the features on its path alone: of at most J - 1 in a tree of J leaves (ESL 10.11), of at
     most d at depth d. So trees of depth 1 are an additive model, and trees of depth 2 one with pairs. What a pair holds
-    that one feature alone can say is moved to that feature's main effect, for which the weights are the rows':
-    the parts are then the only ones with means of zero.
+    that one feature alone can say is moved to that feature's main effect, what three hold to their pairs, for which the
+    weights are the rows': the parts are then the only ones with means of zero.
 
     Parameters
     ----------
     model : Ensemble or fitted estimator
-        Whose paths split on two features at most; of any depth.
+        Whose trees are shallow, or split on few features.
     X : array-like [n f], data frame, sparse matrix or Binned
         Rows by whose distribution means are taken.
     sample_weight : array-like [n], optional
@@ -134,7 +146,7 @@ def components(model: Any, X: Any, *, sample_weight: Any = None) -> Components:
     Raises
     ------
     ValueError
-        If a path of the model splits on three features or more; if X does not fit.
+        If there are more than 4,096 components, or more than 16 million cells in their tables; if X does not fit.
 
     References
     ----------
@@ -156,62 +168,101 @@ def components(model: Any, X: Any, *, sample_weight: Any = None) -> Components:
         raise TypeError("model, X and sample_weight must be concrete, got a traced array")
     bins = np.asarray(subject.read(X))
     weight = read_weight(sample_weight, bins.shape[1])[0]
-    tables = _tables(subject.model)
-    tables = {path: tables[path] for path in sorted(tables, key=lambda path: (len(path), path))}
-    intercept = np.asarray(subject.model.base, np.float64) + tables.pop((), 0.0)
-    masses = {path: _mass(subject.model, bins, weight, path) for path in tables}
-    intercept = intercept + _purify(tables, masses, subject.model)
-    variance = [_mean(np.square(table), masses[path]) for path, table in tables.items()]
+    effects = _effects(subject.model)
+    intercept = np.asarray(subject.model.base, np.float64) + _purify(effects, bins, weight)
+    variance = [effect.mean_square(bins[list(path)], weight) for path, effect in effects.items()]
     variance = np.stack(variance) if variance else np.zeros((0, subject.model.n_outputs))
-    found = tuple(tables.values())
+    found = tuple(effects.values())
     if subject.model.scalar_output:
         intercept, variance = intercept[0], variance[:, 0]
-        found = tuple(table[..., 0] for table in found)
+        found = tuple(dataclasses.replace(effect, table=effect.table[..., 0]) for effect in found)
     names = subject.names()
-    return Components(
-        intercept, tuple(tuple(names[j] for j in path) for path in tables), found, variance, subject
-    )
+    terms = tuple(tuple(names[j] for j in path) for path in effects)
+    return Components(intercept, terms, variance, found, subject)
 
 
-def _tables(model: Ensemble) -> dict[tuple[int, ...], Table]:
-    """Sum the leaves by the features on their paths: for each set of them a table by bin codes [..., k]."""
+def _effects(model: Ensemble) -> Effects:
+    """Sum the leaves by the features on their paths, and make room for the means of all their subsets."""
     per_round = model.n_outputs if model.trees.feature.ndim == 3 else 1
     of_leaves = leaf_paths(model)
-    every = set(itertools.chain.from_iterable(of_leaves))
-    largest = max(map(len, every), default=0)
-    if largest > MOST_FEATURES:
-        raise ValueError(
-            f"model must have paths of at most {MOST_FEATURES} features, as trees of depth {MOST_FEATURES} do, got one "
-            f"of {largest}"
-        )
     used = rounds_with(model, range(model.edges.n_features))
-    tables: dict[tuple[int, ...], Table] = {}
-    for path in every:
-        rounds = used[:, sorted(path)].all(axis=1)
+    paths = set(itertools.chain.from_iterable(of_leaves))
+    _with_subsets(map(sorted, paths))
+    rounds = {path: used[:, sorted(path)].all(axis=1) for path in paths}
+    parts = {path: take_rounds(model, rounds[path], base=False) for path in paths}
+    grids = {path: [_places(parts[path], j) for j in sorted(path)] for path in paths}
+    _check_size(grids)
+    own: Effects = {}
+    for path in paths:
         is_mine = np.array([[leaf == path for leaf in of_tree] for of_tree in of_leaves])
-        is_mine = is_mine.reshape(-1, per_round, is_mine.shape[-1])[rounds].reshape(-1, is_mine.shape[-1])
-        table = _table(take_rounds(model, rounds, base=False), is_mine, path)
-        if path and not table.any():
-            continue
-        tables[tuple(sorted(path))] = table
-    for path in [path for path in tables if len(path) == MOST_FEATURES]:
-        for j in path:  # to take the means of the pair
-            tables.setdefault((j,), np.zeros((_n_codes(model, j), model.n_outputs)))
-    return tables
+        is_mine = is_mine.reshape(-1, per_round, is_mine.shape[-1])[rounds[path]].reshape(
+            -1, is_mine.shape[-1]
+        )
+        effect = _effect(parts[path], is_mine, sorted(path), grids[path])
+        if effect.table.any():
+            own[tuple(sorted(path))] = effect
+    every = _with_subsets(own)
+    return {path: own[path] if path in own else _nothing(model, path) for path in sorted(every, key=_order)}
 
 
-def _table(model: Ensemble, is_mine: np.ndarray, path: Path) -> Table:
-    """Return the sum of these leaves at every code of the features of their path."""
-    features = sorted(path)
-    shape = tuple(_n_codes(model, j) for j in features)
-    points = np.zeros((model.edges.n_features, int(np.prod(shape))), model.edges.code_dtype)
-    if features:
-        points[features] = np.indices(shape).reshape(len(features), -1)
+def _order(path: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    return len(path), path
+
+
+def _with_subsets(paths: Iterable[Collection[int]]) -> set[tuple[int, ...]]:
+    """Add the subsets of each path; raise where they are too many."""
+    every: set[tuple[int, ...]] = {()}
+    for path in paths:
+        for order in range(1, len(path) + 1):
+            every.update(itertools.combinations(path, order))
+        if len(every) > MOST_COMPONENTS + 1:
+            raise ValueError(
+                f"model must have at most {MOST_COMPONENTS} components, got more: a path of {len(path)} features alone "
+                f"has {2 ** len(path) - 1}; shallower trees have fewer"
+            )
+    return every
+
+
+def _nothing(model: Ensemble, path: tuple[int, ...]) -> Effect:
+    places = tuple(np.zeros(_n_codes(model, j), np.int64) for j in path)
+    return Effect(np.zeros((*[1] * len(path), model.n_outputs)), places)
+
+
+def _check_size(grids: dict[Path, Grid]) -> None:
+    sizes = [float(np.prod([first.size for first, _ in grid])) for grid in grids.values()]
+    if sum(sizes) > MOST_CELLS:
+        raise ValueError(
+            f"model must have components of at most {MOST_CELLS} cells in all, got {sum(sizes):.0f}, "
+            f"{max(sizes):.0f} of them in one; trees of fewer levels, rounds or bins have fewer"
+        )
+
+
+def _effect(model: Ensemble, is_mine: np.ndarray, features: list[int], grid: Grid) -> Effect:
+    """Return the sum of these leaves at every code of the features of their path, as far as splits tell them apart."""
+    shape = tuple(first.size for first, _ in grid)
+    n_points = int(np.prod(shape))
+    padded = 4 ** max(3, -(-(n_points - 1).bit_length() // 2))  # few sizes, as each is compiled
+    points = np.zeros((model.edges.n_features, padded), model.edges.code_dtype)
+    for j, codes in zip(features, np.meshgrid(*(first for first, _ in grid), indexing="ij"), strict=True):
+        points[j, :n_points] = codes.ravel()
     forest = Forest.of(model)
     mask = np.zeros(forest.value.shape[:2], forest.value.dtype)
     mask[: len(is_mine)] = is_mine
-    found = forest.sum_at(np.zeros_like(forest.is_split), points, mask)
-    return np.array(found, np.float64).reshape(*shape, -1)
+    found = forest.sum_at(np.zeros_like(forest.is_split), points, mask)[:n_points]
+    return Effect(np.array(found, np.float64).reshape(*shape, -1), tuple(place for _, place in grid))
+
+
+def _places(model: Ensemble, feature: int) -> tuple[np.ndarray, np.ndarray]:
+    """Give the codes of a feature between the same two splits one place; return a code for each, and the places."""
+    codes = np.arange(_n_codes(model, feature))
+    known = model.edges.features.categories[feature]
+    if known is not None and not known.is_statistic:
+        return codes, codes
+    mine = (np.asarray(model.trees.feature) == feature) & np.asarray(is_split(model))
+    below = np.searchsorted(np.unique(np.asarray(model.trees.threshold)[mine]), codes)
+    below[0] = -1  # a missing value goes its own way
+    first, place = np.unique(below, return_index=True, return_inverse=True)[1:]
+    return first, place
 
 
 def _n_codes(model: Ensemble, feature: int) -> int:
@@ -221,64 +272,12 @@ def _n_codes(model: Ensemble, feature: int) -> int:
     return len(inside_bins(model.edges, feature)) + 1
 
 
-def _mass(model: Ensemble, bins: np.ndarray, weight: np.ndarray, path: tuple[int, ...]) -> Table:
-    """Return the share of the rows with each code, or each two."""
-    shape = tuple(_n_codes(model, j) for j in path)
-    place = np.ravel_multi_index(tuple(bins[j].astype(np.int64) for j in path), shape)
-    return np.bincount(place, weight, int(np.prod(shape))).reshape(shape)
-
-
-def _purify(
-    tables: dict[tuple[int, ...], Table], masses: dict[tuple[int, ...], Table], model: Ensemble
-) -> Float[np.ndarray, " k"]:
-    """Move the means of pairs to main effects, and theirs to the intercept, which is returned."""
-    for path in [path for path in tables if len(path) == MOST_FEATURES]:
-        tables[path], means = _purified(tables[path], masses[path])
-        for j, mean in zip(path, means, strict=True):
-            tables[(j,)] += mean
-    total = np.zeros(model.n_outputs)
-    for path in [path for path in tables if len(path) == 1]:
-        mean = _mean(tables[path], masses[path])
-        tables[path] -= mean[None]
-        total += mean
-    return total
-
-
-def _purified(table: Table, mass: Table) -> tuple[Table, list[Table]]:
-    """Return the effect of a pair without what either feature alone can say, and that.
-
-    Codes that the pair does not tell apart are one, so that means are over as many rows as there are.
-    """
-    places = [
-        np.unique(_slices(table, axis), axis=0, return_index=True, return_inverse=True)[1:] for axis in (0, 1)
-    ]
-    (first_a, a), (first_b, b) = [(first, place.ravel()) for first, place in places]
-    small, weight = table[np.ix_(first_a, first_b)], np.zeros((first_a.size, first_b.size))
-    np.add.at(weight, (a[:, None], b[None]), mass)
-    taken = [np.zeros((size, table.shape[-1])) for size in weight.shape]
-    spread = np.abs(small).max()
-    for _ in range(MOST_SWEEPS):
-        largest = 0.0
-        for axis in (0, 1):
-            mean = _means(small, weight, 1 - axis)
-            small = small - np.expand_dims(mean, 1 - axis)
-            taken[axis] += mean
-            largest = max(largest, np.abs(mean).max())
-        if largest <= SMALLEST_MEAN * spread:
-            break
-    return small[np.ix_(a, b)], [taken[0][a], taken[1][b]]
-
-
-def _slices(table: Table, axis: int) -> Table:
-    return np.moveaxis(table, axis, 0).reshape(table.shape[axis], -1)
-
-
-def _means(table: Table, mass: Table, axis: int) -> Table:
-    """Return the weighted means along an axis of a pair; 0 where no row is."""
-    total = mass.sum(axis=axis)
-    sums = (table * mass[..., None]).sum(axis=axis)
-    return np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
-
-
-def _mean(table: Table, mass: Table) -> Float[np.ndarray, " k"]:
-    return np.einsum("b,bk->k", mass.ravel(), table.reshape(mass.size, -1))
+def _purify(effects: Effects, bins: np.ndarray, weight: np.ndarray) -> Float[np.ndarray, " k"]:
+    """Move the means of each effect to those of fewer features, and in the end to the intercept, which is returned."""
+    for path in sorted(effects, key=_order, reverse=True):
+        if path:
+            effects[path], means = purified(effects[path], bins[list(path)], weight)
+            for j, mean in zip(path, means, strict=True):
+                rest = tuple(one for one in path if one != j)
+                effects[rest] = added(effects[rest], mean)
+    return effects.pop(()).table

@@ -57,6 +57,8 @@ class Network(ByValue):
         """Give the columns a mean of 0 and a deviation of 1."""
         if known is None:
             whole_number(self.n_steps, "n_steps", 1)
+            if self.optimizer is not None:
+                extras.check_optimizer(self.optimizer)
         return standard_columns(X, "Network", known)
 
     def fit(
