@@ -86,7 +86,11 @@ def test_covers_are_sums_over_the_rows_of_a_leaf(policy, separate, hyper, x64):
 
 @pytest.mark.parametrize(
     "loss",
-    [losses.logistic, dataclasses.replace(losses.logistic, leaf=jboost.Newton(3)), losses.absolute_error],
+    [
+        pytest.param(losses.logistic, marks=pytest.mark.slow),
+        dataclasses.replace(losses.logistic, leaf=jboost.Newton(3)),
+        pytest.param(losses.absolute_error, marks=pytest.mark.slow),
+    ],
 )
 def test_the_sum_of_h_is_that_before_the_round_whatever_the_leaf_rule(loss, x64):
     rows, spec = problem("mixed"), dataclasses.replace(SMALL, n_estimators=1)
@@ -100,7 +104,7 @@ def test_the_sum_of_h_is_that_before_the_round_whatever_the_leaf_rule(loss, x64)
 
 
 def test_whole_counts_are_exact_in_float32():
-    model, rows = fit(sample_weight=None)
+    model, rows = fit("depthwise", sample_weight=None)
     counts = np.stack([np.bincount(leaf, minlength=4) for leaf in leaves_of(model, rows)[..., 0]])
     np.testing.assert_array_equal(model.leaf_count[..., 0], counts)
 
@@ -121,18 +125,21 @@ def test_rounds_silenced_under_jit_keep_their_covers(x64):
     y, hyper = rows.targets["real"], Hyper(learning_rate=0.9, reg_lambda=0.0)
     held = jboost.bin_features(rows.X[:40], edges=rows.data.edges)
 
-    def fitted(weight, spec=spec):
+    def fitted(weight):
         valid = held, -y[:40]
         return jboost.fit(
             losses.squared_error, rows.data, y, spec=spec, hyper=hyper, sample_weight=weight, valid=valid
         )
 
-    model, history = jax.jit(fitted)(rows.weight)
+    def hessian_of(weight):
+        model, history = fitted(weight)
+        return model.leaf_hessian.sum(), (model, history)
+
+    (_, (model, history)), slope = jax.jit(jax.value_and_grad(hessian_of, has_aux=True))(rows.weight)
     silent = np.arange(12) > int(history.best_round)
     assert silent.any()
     assert not model.leaf_value[silent].any()
     np.testing.assert_allclose(model.leaf_count.sum(axis=1)[:, 0], rows.weight.sum(), rtol=1e-12)
-    slope = jax.jit(jax.grad(lambda w: fitted(w)[0].leaf_hessian.sum()))(rows.weight)
     np.testing.assert_array_equal(slope, 0)  # statistics, not parameters
 
 
@@ -169,7 +176,12 @@ def with_weight(model, weight):
     return dataclasses.replace(model, tree_weight=jnp.asarray(weight, model.leaf_value.dtype))
 
 
-@pytest.mark.parametrize("separate", [False, True], ids=["vector", "separate"])
+@pytest.mark.parametrize(
+    ("precision", "separate"),
+    [(False, False), (True, False), (False, True), pytest.param(True, True, marks=pytest.mark.slow)],
+    ids=["x32-vector", "x64-vector", "x32-separate", "x64-separate"],
+    indirect=["precision"],
+)
 def test_a_weight_multiplies_what_its_tree_adds(separate, precision):
     model, rows = fit(separate=separate)
     np.testing.assert_array_equal(model.tree_weight, np.ones(4, precision))
@@ -216,12 +228,15 @@ def test_scores_are_linear_in_the_weights(x64):
     model, rows = fit()
 
     @jax.jit
+    @jax.value_and_grad
     def total(weight):
         return jnp.sum(jnp.sin(jboost.predict(dataclasses.replace(model, tree_weight=weight), rows.data)))
 
     weight, step = jnp.array([0.5, 1.0, 2.0, 1.0]), 1e-6
-    slope = jax.grad(total)(weight)
-    differences = [(total(weight + step * e) - total(weight - step * e)) / (2 * step) for e in jnp.eye(4)]
+    slope = total(weight)[1]
+    differences = [
+        (total(weight + step * e)[0] - total(weight - step * e)[0]) / (2 * step) for e in np.eye(4)
+    ]
     np.testing.assert_allclose(slope, differences, rtol=1e-6)
     assert not is_traced(slope)
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 
 import jboost
 from jboost import Hyper, Loss, Spec, losses
@@ -15,6 +16,7 @@ from jboost._split.quadratic import LEAST_PIVOT, quadratic_form
 
 FULL = replace(losses.softmax(3), hessian="full")
 SPEC = Spec(n_estimators=4, max_depth=2, split_hessian="full")
+PAIR = Spec(n_estimators=4, max_depth=2, grow_policy="depthwise", penalties="absolute")
 
 
 def of_matrices(g: np.ndarray, matrices: np.ndarray) -> np.ndarray:
@@ -52,7 +54,7 @@ def problem(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("penalties", ["relative", "absolute"])
+@pytest.mark.parametrize("penalties", [pytest.param("relative", marks=pytest.mark.slow), "absolute"])
 def test_a_stump_has_the_largest_gain_of_all(penalties):
     """The gain that is stored is that of brute force over all rows, features and thresholds."""
     X, y = problem(60)
@@ -81,15 +83,24 @@ def test_a_stump_has_the_largest_gain_of_all(penalties):
         assert 0.5 < found / best < 2
 
 
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
-def test_a_diagonal_matrix_gives_the_model_of_its_diagonal(policy, rng):
+def of_sum_and_difference(s, y, both, difference):
+    r = s - y
+    return both * (jnp.square(r[0] + r[1]) + difference * jnp.square(r[0] - r[1])) / 4
+
+
+def two_outputs(both: float, difference: float) -> Loss:
+    """Give a loss whose numbers are operands of one program; with ones it is that of two outputs side by side."""
+    return Loss(Partial(of_sum_and_difference, both=both, difference=difference), n_outputs=2, hessian="full")
+
+
+@pytest.mark.parametrize("policy", [pytest.param("symmetric", marks=pytest.mark.slow), "depthwise"])
+def test_a_diagonal_matrix_gives_the_model_of_its_diagonal(policy):
     """Outputs that have nothing to do with each other: the same splits, and the same leaves to rounding."""
     X, _ = problem()
     y = np.stack([X[:, 0] + X[:, 1], X[:, 2] ** 2], axis=1)
-    loss = Loss(lambda s, y: jnp.square(s - y).sum() / 2, n_outputs=2, hessian="full")
-    spec = replace(SPEC, grow_policy=policy, max_depth=3)
     whole, diagonal = (
-        jboost.fit(loss, X, y, spec=replace(spec, split_hessian=by))[0] for by in ("full", "diagonal")
+        jboost.fit(two_outputs(1.0, 1.0), X, y, spec=replace(PAIR, grow_policy=policy, split_hessian=by))[0]
+        for by in ("full", "diagonal")
     )
     np.testing.assert_array_equal(whole.trees.feature, diagonal.trees.feature)
     np.testing.assert_array_equal(whole.trees.threshold, diagonal.trees.threshold)
@@ -98,24 +109,18 @@ def test_a_diagonal_matrix_gives_the_model_of_its_diagonal(policy, rng):
 
 def test_dependent_outputs_are_split_by_what_they_gain_together():
     """Two outputs of which only the sum matters: the diagonal counts what both gain, the matrix counts it once."""
-    X = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 5, np.float32)
-    y = np.where(X[:, 0] > 0, 1.0, -1.0)[:, None] * [1.0, 1.0] + np.where(X[:, 1] > 0, 1.3, -1.3)[:, None] * [
-        1.0,
-        -1.0,
-    ]
-
-    def function(s, y):
-        return jnp.square(s[0] + s[1] - y[0] - y[1]) / 2 + jnp.square(s[0] - s[1] - y[0] + y[1]) / 16
-
-    loss = Loss(function, n_outputs=2, hessian="full")
+    X, _ = problem()
+    X[:, 0], X[:, 1] = np.arange(200) // 2 % 2, np.arange(200) % 2
+    signs = np.where(X[:, :2] > 0, 1.0, -1.0)
+    y = signs[:, :1] * [1.0, 1.0] + 1.3 * signs[:, 1:] * [1.0, -1.0]
     hyper = Hyper(reg_lambda=0.0, learning_rate=1.0)
     first = {}
     for by in ("full", "diagonal"):
-        spec = Spec(n_estimators=1, max_depth=1, split_hessian=by, penalties="absolute")
-        model, _ = jboost.fit(loss, X, y, spec=spec, hyper=hyper)
+        spec = replace(PAIR, n_estimators=1, split_hessian=by)
+        model, _ = jboost.fit(two_outputs(2.0, 0.125), X, y, spec=spec, hyper=hyper)
         first[by] = int(np.asarray(model.trees.feature)[0, 0]), float(np.asarray(model.trees.gain)[0, 0])
     # Moving the sum by 1 gains 4 / 2 a row, and its difference by 1.3 gains 2.6^2 / 16.
-    np.testing.assert_allclose(first["full"], [0, 20 * 2.0], rtol=1e-5)
+    np.testing.assert_allclose(first["full"], [0, 200 * 2.0], rtol=1e-5)
     assert first["diagonal"][0] == 0
     assert first["diagonal"][1] > first["full"][1]
 

@@ -112,7 +112,13 @@ def by_hand(name: str) -> tuple[np.ndarray, np.ndarray]:
     return y, score
 
 
-@pytest.mark.parametrize("name", LOSSES)
+# The others are versions of these, or what test_exact_leaves.py holds against scipy.
+QUICK = ("LS_Boost", "M_TreeBoost", "L2_TreeBoost")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LOSSES]
+)
 def test_one_round_by_hand(name, x64):
     y, expected = by_hand(name)
     model, _ = jboost.fit(LOSSES[name], X, y, spec=ONE_SPLIT, hyper=PLAIN)
@@ -187,7 +193,7 @@ def test_every_round_of_several_classes_is_that_of_scikit_learn(x64):
 # --- The regularised objective ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["depthwise", "symmetric"])
+@pytest.mark.parametrize("policy", ["depthwise", pytest.param("symmetric", marks=pytest.mark.slow)])
 def test_the_objective_falls_by_exactly_the_gain(policy, x64):
     """Sum of losses + gamma T + lambda / 2 sum w^2 + alpha sum |w|, from one leaf to those of a tree."""
     hyper = Hyper(learning_rate=1.0, reg_lambda=3.0, reg_alpha=2.0, gamma=1.5, min_child_weight=0.0)
@@ -216,9 +222,8 @@ def test_the_objective_falls_by_exactly_the_gain(policy, x64):
 
 
 def test_shrinkage_multiplies_every_leaf(x64):
-    one = Spec(n_estimators=1, max_depth=2)
-    whole, _ = jboost.fit(losses.squared_error, ROWS, REAL, spec=one, hyper=PLAIN)
-    small, _ = jboost.fit(
-        losses.squared_error, ROWS, REAL, spec=one, hyper=dataclasses.replace(PLAIN, learning_rate=0.1)
+    whole, small = (
+        jboost.fit(losses.squared_error, X, NUMBERS, spec=ONE_SPLIT, hyper=hyper)[0]
+        for hyper in (PLAIN, dataclasses.replace(PLAIN, learning_rate=0.1))
     )
     np.testing.assert_allclose(small.leaf_value, 0.1 * np.asarray(whole.leaf_value), rtol=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.twin import problem, same_structure
 SPEC = Spec(n_estimators=4, max_depth=2)
 HYPER = Hyper(learning_rate=0.3, reg_lambda=1.5, reg_alpha=0.4, max_delta_step=0.9)
 BY = ("learning_rate", "reg_lambda", "reg_alpha", "max_delta_step")
+EVERY = (*BY, "loss", "sample_weight")
 N = 300
 x64 = pytest.mark.usefixtures("x64")
 
@@ -31,6 +33,11 @@ x64 = pytest.mark.usefixtures("x64")
 def asymmetric(score, y, up):
     residual = y - score
     return jnp.where(residual > 0, up, 1.0) * jnp.logaddexp(residual, -residual)
+
+
+def tilted(up):
+    """Give the loss with a number as `tune` makes it, so that all fits are one program."""
+    return Partial(asymmetric, up=jnp.asarray(up, float))
 
 
 def rows():
@@ -43,7 +50,7 @@ def rows():
 def given(**options):
     train, valid, y = rows()
     arguments: dict[str, Any] = {
-        "loss": Partial(asymmetric, up=2.0),
+        "loss": tilted(2.0),
         "data": train.data,
         "y": y[:N],
         "valid": (valid.data, y[N:]),
@@ -74,9 +81,15 @@ def logit(x):
     return np.log(x / (1 - x))
 
 
+@functools.cache
+def tuned():
+    """Tune everything at once, in float64: what tests look at by one program."""
+    return run(tune, by=EVERY, optimizer=optax.sgd(0.5, momentum=0.5), steps=4)
+
+
 @x64
 def test_derivatives_are_those_of_differences_of_plain_fits():
-    found = run(tune, by=(*BY, "loss", "sample_weight"), steps=1)
+    found = tuned()
 
     def moved(name):
         value = getattr(HYPER, name)
@@ -87,7 +100,7 @@ def test_derivatives_are_those_of_differences_of_plain_fits():
         return lambda eps: {"hyper": dataclasses.replace(HYPER, **{name: value * np.exp(eps)})}
 
     slopes = {name: slope(moved(name)) for name in BY}
-    slopes["loss.up"] = slope(lambda eps: {"loss": Partial(asymmetric, up=2.0 + eps)})
+    slopes["loss.up"] = slope(lambda eps: {"loss": tilted(2.0 + eps)})
     for name, expected in slopes.items():
         assert abs(expected) > 1e-6  # there is something to agree on
         np.testing.assert_allclose(found.gradient[name][0], expected, rtol=1e-5, err_msg=name)
@@ -118,75 +131,76 @@ def test_influence_is_the_derivative_by_a_weight_times_the_weight():
     np.testing.assert_array_equal(run(influence, sample_weight=without)[:5], 0)
 
 
-@x64
-def test_targets_offsets_base_score_and_an_initial_model_have_derivatives_through_a_fit():
-    train, valid, y = rows()
-    first, _ = jboost.fit(losses.squared_error, train.data, y[:N], spec=SPEC)
-    at = {
-        "y": jnp.asarray(y[:N]),
-        "offset": jnp.zeros(N),
-        "base": jnp.asarray(0.1),
-        "leaf_value": first.leaf_value,
-    }
-
-    @jax.jit  # one program for values and slopes
-    @jax.value_and_grad
-    def risk(at):
-        options = {"spec": SPEC, "valid": (valid.data, y[N:]), "sample_weight": train.weight}
-        initial = dataclasses.replace(first, leaf_value=at["leaf_value"])
-        score = losses.squared_error, train.data, at["y"]
-        started = jboost.fit(*score, init_model=initial, **options)[1].valid_metric[-1]
-        given = jboost.fit(*score, base_score=at["base"], offset=at["offset"], **options)[1].valid_metric[-1]
-        return started + given
-
-    _, gradient = risk(at)
+def assert_has_derivatives(risk, at):
+    """Hold the derivatives of a function of named arrays against differences along one direction each."""
+    told = jax.jit(jax.value_and_grad(risk))  # one program for values and slopes
+    _, gradient = told(at)
     rng = np.random.default_rng(1)
     for name, value in at.items():
         direction, eps = rng.normal(size=value.shape), 1e-6
-        high, low = (risk(at | {name: value + sign * eps * direction})[0] for sign in (1, -1))
+        high, low = (told(at | {name: value + sign * eps * direction})[0] for sign in (1, -1))
         derivative = np.sum(gradient[name] * direction)
         np.testing.assert_allclose(derivative, (high - low) / (2 * eps), rtol=1e-5, err_msg=name)
 
 
-def test_descent_is_that_of_a_loop_by_hand():
+@x64
+def test_targets_offsets_and_the_base_score_have_derivatives_through_a_fit():
+    train, _, y = rows()
+
+    def risk(at):
+        options = {"base_score": at["base"], "offset": at["offset"], "sample_weight": train.weight}
+        _, history = jboost.fit(losses.squared_error, train.data, at["y"], spec=SPEC, **options)
+        return history.train_loss[-1]
+
+    assert_has_derivatives(risk, {"y": y[:N], "offset": np.zeros(N), "base": np.array(0.1)})
+
+
+@pytest.mark.slow
+@x64
+def test_an_initial_model_has_derivatives_through_a_fit():
     train, valid, y = rows()
-    optimizer = optax.sgd(0.5, momentum=0.5)
-    found = run(tune, by=("reg_lambda", "learning_rate"), optimizer=optimizer, steps=4)
-    loss, weight = Partial(asymmetric, up=2.0), jnp.asarray(train.weight)
+    first, _ = jboost.fit(losses.squared_error, train.data, y[:N], spec=SPEC)
 
-    @jax.jit
-    @jax.value_and_grad
-    def risk(place):
-        hyper = dataclasses.replace(
-            HYPER, reg_lambda=jnp.exp(place[0]), learning_rate=jax.nn.sigmoid(place[1])
-        )
-        options = {"spec": SPEC, "hyper": hyper, "sample_weight": weight, "valid": (valid.data, y[N:])}
-        return jboost.fit(loss, train.data, y[:N], **options)[1].valid_metric[-1]
+    def risk(at):
+        options = {"spec": SPEC, "valid": (valid.data, y[N:]), "sample_weight": train.weight}
+        initial = dataclasses.replace(first, leaf_value=at["leaf_value"])
+        _, history = jboost.fit(losses.squared_error, train.data, at["y"], init_model=initial, **options)
+        return history.valid_metric[-1]
 
-    place: Any = jnp.array([np.log(1.5), logit(0.3)], jnp.float32)
-    state, risks, rates = optimizer.init(place), [], []
-    for _ in range(4):
-        value, gradient = risk(place)
-        risks.append(value)
-        rates.append(jax.nn.sigmoid(place[1]))
-        updates, state = optimizer.update(gradient, state)
-        place = place + updates
-    np.testing.assert_allclose(found.risk, risks, rtol=1e-5)
-    np.testing.assert_allclose(found.values["learning_rate"], rates, rtol=1e-4)
-    assert found.best == np.argmin(found.risk)
+    assert_has_derivatives(risk, {"y": y[:N], "leaf_value": np.asarray(first.leaf_value)})
+
+
+@x64
+def test_descent_is_that_of_a_loop_by_hand():
+    """The places by the derivatives, which the test above knows; the risks of plain fits there."""
+    found, (_, valid, y) = tuned(), rows()
+    for name in BY:
+        place, velocity, scale = getattr(HYPER, name), 0.0, (logit if name == "learning_rate" else np.log)
+        place = scale(place)
+        for value, gradient in zip(found.values[name], found.gradient[name], strict=True):
+            np.testing.assert_allclose(scale(value), place, rtol=1e-7, atol=1e-9)
+            velocity = gradient + 0.5 * velocity
+            place = place - 0.5 * velocity
+    for step, risk in enumerate(found.risk):
+        at = {name: values[step] for name, values in found.values.items()}
+        hyper = dataclasses.replace(HYPER, **{name: float(at[name]) for name in BY})
+        options = {"hyper": hyper, "loss": tilted(at["loss.up"])}
+        expected, _ = risk_of_a_plain_fit(sample_weight=at["sample_weight"][:N], **options)
+        np.testing.assert_allclose(risk, expected, rtol=1e-7)
+    assert found.best == np.argmin(found.risk) > 0
     assert found.hyper.learning_rate == pytest.approx(found.values["learning_rate"][found.best])
     _, history = found.fit(valid=(valid.data, y[N:]))
-    np.testing.assert_allclose(history.valid_metric[-1], found.risk[found.best], rtol=1e-5)
+    np.testing.assert_allclose(history.valid_metric[-1], found.risk[found.best], rtol=1e-7)
     assert "learning_rate=" in repr(found)
-    assert len(found.plot()) == 3
+    assert len(found.plot()) == 6
 
 
+@x64
 def test_another_start_and_other_numbers_compile_nothing():
-    run(tune, steps=2, by=BY[:2])
+    tuned()
     before = programs.n_programs()
-    run(
-        tune, steps=2, by=BY[:2], hyper=Hyper(learning_rate=0.1, gamma=0.01), loss=Partial(asymmetric, up=3.0)
-    )
+    hyper = Hyper(learning_rate=0.1, gamma=0.01, reg_alpha=0.1, max_delta_step=2.0)
+    run(tune, steps=2, by=EVERY, hyper=hyper, loss=tilted(3.0))
     assert programs.n_programs() == before
 
 
@@ -332,6 +346,7 @@ def test_a_number_that_several_functions_of_a_loss_hold_is_one():
         run(tune, by=("reg_lambda",), optimizer=optax.lbfgs())
 
 
+@x64
 def test_ctrl_c_keeps_the_steps_so_far(monkeypatch):
     from jboost.differentiable import tuning
 
@@ -346,5 +361,5 @@ def test_ctrl_c_keeps_the_steps_so_far(monkeypatch):
     follow = tuning.follow
     monkeypatch.setattr(tuning, "follow", interrupted)
     with warnings.catch_warnings(), pytest.warns(UserWarning, match="the best of the first 3 steps"):
-        found = run(tune, by=("reg_lambda",))
+        found = run(tune, by=EVERY)
     assert len(found.risk) == 3
