@@ -78,6 +78,8 @@ def test_a_regressor_with_weights_under_any_splitter(cv):
             score = one.score(X[test], y[test])
             np.testing.assert_allclose(found.cv_results_[f"split{c}_test_score"][s], score, rtol=1e-6)
     assert not hasattr(found, "predict")
+    far = JBoostSearchCV(estimator, param_grid=grid, cv=cv, refit=False).fit(X, np.ldexp(y, 85), **fit_more)
+    np.testing.assert_array_equal(far.cv_results_["mean_test_score"], found.cv_results_["mean_test_score"])
 
 
 def test_settings_are_drawn_as_scikit_learn_draws_them():

@@ -330,3 +330,26 @@ def test_errors_of_means_do_not_depend_on_the_unit():
         for factor in (1.0, 1e12)
     )
     np.testing.assert_allclose(huge, 1e24 * one, rtol=1e-3)
+
+
+@pytest.mark.parametrize("metric", [None, metrics.rmse])
+def test_targets_whose_squares_are_no_floats_give_the_same_bits(metric):
+    X, y = rows()
+    data, power = jboost.bin_features(X, 32), 2 if metric is None else 1
+
+    def found(exponent):
+        numbers = replace(TWO, max_delta_step=np.ldexp(0.5, exponent))
+        options = {"sample_weight": WEIGHT, "offset": np.ldexp(OFFSET, exponent), "metric": metric}
+        target = np.ldexp(np.float32(y), exponent)
+        return sweep(losses.squared_error, data, target, hyper=numbers, spec=SPEC, folds=3, **options)
+
+    known = found(0)
+    for exponent in (-85, 85):
+        far = found(exponent)
+        assert far.best == known.best
+        np.testing.assert_array_equal(far.best_round_of_fold, known.best_round_of_fold)
+        of_y = np.ldexp(np.float64(known.train_loss), 2 * exponent)
+        np.testing.assert_array_equal(far.train_loss, of_y)
+        np.testing.assert_allclose(
+            far.metric, np.ldexp(np.float64(known.metric), power * exponent), rtol=1e-6
+        )

@@ -56,31 +56,28 @@ def fit_in_unit(
     A metric still gets scores and targets as they were given; a sampler gets derivatives in this unit. Losses come back
     in float64, which holds those that float32 does not; the progress bar shows them in this unit.
     """
-    own, metric = dict(options), None if options["metric"] is None else as_metric(options["metric"])
-    is_loss = metric is None or is_of_homogeneous(metric)
-
-    def target(y: Any, name: str, weight: Any) -> Any:
-        return _times(_of_rows_that_count(as_target(y, name, as_loss(loss).allow_nan), weight), -exponent)
-
-    own["hyper"] = _hyper_in_unit(check_hyper(options["hyper"]), exponent, is_loss)
-    own["offset"], own["base_score"] = (_times(options[name], -exponent) for name in ("offset", "base_score"))
+    own, metric = dict(options), options["metric"]
+    is_loss = is_loss_of_unit(metric)
+    own["hyper"] = hyper_in_unit(check_hyper(options["hyper"]), exponent, is_loss)
+    own["offset"], own["base_score"] = (times(options[name], -exponent) for name in ("offset", "base_score"))
     if isinstance(options["valid"], tuple) and 2 <= len(options["valid"]) <= 5:
         X, y_valid, weight, offset, groups = (*options["valid"], None, None, None)[:5]
-        own["valid"] = (X, target(y_valid, "valid[1]", weight), weight, _times(offset, -exponent), groups)
-    if metric is not None and not is_loss:
-        own["metric"] = _metric_of_unit(metric, exponent)
+        y_valid = target_in_unit(loss, y_valid, weight, exponent, "valid[1]")
+        own["valid"] = (X, y_valid, weight, times(offset, -exponent), groups)
+    if not is_loss:
+        own["metric"] = metric_in_unit(metric, exponent)
     if isinstance(options["init_model"], Ensemble):
         own["init_model"] = _scaled(options["init_model"], -exponent)
 
     def of_losses(history: History) -> History:
-        valid = _loss_of_unit(history.valid_metric, exponent) if is_loss else history.valid_metric
-        return History(_loss_of_unit(history.train_loss, exponent), valid, history.best_round)
+        valid = loss_of_unit(history.valid_metric, exponent) if is_loss else history.valid_metric
+        return History(loss_of_unit(history.train_loss, exponent), valid, history.best_round)
 
     def called(callback: Callable[[Progress], Any]) -> Callable[[Progress], Any]:
         return lambda progress: callback(dataclasses.replace(progress, history=of_losses(progress.history)))
 
     own["callbacks"] = [called(one) for one in check_callbacks(options["callbacks"])]
-    model, history = fit(loss, data, target(y, "y", options["sample_weight"]), **own)
+    model, history = fit(loss, data, target_in_unit(loss, y, options["sample_weight"], exponent), **own)
     return _scaled(model, exponent), of_losses(history)
 
 
@@ -101,13 +98,23 @@ def _of_rows_that_count(y: Any, weight: Any) -> Any:
     return np.where(np.reshape(np.asarray(weight) > 0, (-1,) + (1,) * (np.ndim(y) - 1)), y, 0)
 
 
-def _times(part: Any, exponent: int) -> Any:
-    """Multiply by a power of two, which need not be a float itself."""
+def target_in_unit(loss: Any, y: Any, weight: Any, exponent: int, name: str = "y") -> Any:
+    """Return the target divided by the unit."""
+    return times(_of_rows_that_count(as_target(y, name, as_loss(loss).allow_nan), weight), -exponent)
+
+
+def times(part: Any, exponent: int) -> Any:
+    """Multiply by a power of two, which need not be a float itself; nothing stays nothing."""
     dtype = jnp.result_type(float)
     return None if part is None else as_array(np.ldexp(np.asarray(part, dtype), exponent), dtype)
 
 
-def _hyper_in_unit(hyper: Hyper, exponent: int, is_loss: bool) -> Hyper:
+def is_loss_of_unit(metric: Any) -> bool:
+    """Say whether what is watched is a loss in the squared unit of y; None is that of the fit."""
+    return metric is None or is_of_homogeneous(as_metric(metric))
+
+
+def hyper_in_unit(hyper: Hyper, exponent: int, is_loss: bool) -> Hyper:
     """Return the numbers, those in units of y divided: a bound on steps, and by how much a loss must improve."""
     info = jnp.finfo(jnp.result_type(float))
 
@@ -119,8 +126,9 @@ def _hyper_in_unit(hyper: Hyper, exponent: int, is_loss: bool) -> Hyper:
     return dataclasses.replace(hyper, max_delta_step=divided(hyper.max_delta_step, 1), tol=tol)
 
 
-def _metric_of_unit(metric: Metric, exponent: int) -> Metric:
-    whole = metric.of_scores()
+def metric_in_unit(metric: Any, exponent: int) -> Metric:
+    """Return the metric of scores and targets that were divided by the unit: what it is of those as they were."""
+    whole = as_metric(metric).of_scores()
     factors = np.ldexp(np.ones(2, jnp.result_type(float)), (exponent // 2, exponent - exponent // 2))
     return dataclasses.replace(whole, function=Partial(_at_scale, function=whole.function, factors=factors))
 
@@ -130,7 +138,8 @@ def _at_scale(score: Any, y: Any, weight: Any, function: Any, factors: Any) -> A
     return function(score * one * other, jax.tree.map(lambda array: array * one * other, y), weight)
 
 
-def _loss_of_unit(losses: Any, exponent: int) -> Any:
+def loss_of_unit(losses: Any, exponent: int) -> Any:
+    """Return losses in the unit of y, as float64."""
     with np.errstate(over="ignore"):  # only float64 holds numbers with such squares
         return np.ldexp(np.asarray(losses, np.float64), 2 * exponent)
 
@@ -138,10 +147,10 @@ def _loss_of_unit(losses: Any, exponent: int) -> Any:
 def _scaled(model: Ensemble, exponent: int) -> Ensemble:
     """Return the model whose scores are as many times larger; gains as far as they are floats."""
     most = LARGEST_EXPONENT // 2
-    gain = _times(model.trees.gain, 2 * int(np.clip(exponent, -most, most)))
+    gain = times(model.trees.gain, 2 * int(np.clip(exponent, -most, most)))
     return dataclasses.replace(
         model,
-        base=_times(model.base, exponent),
-        leaf_value=_times(model.leaf_value, exponent),
+        base=times(model.base, exponent),
+        leaf_value=times(model.leaf_value, exponent),
         trees=dataclasses.replace(model.trees, gain=gain),
     )

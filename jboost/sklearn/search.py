@@ -28,7 +28,7 @@ from jboost.sklearn.samplers import sampler_of
 from jboost.tuning.averaging import averaged, chosen_greedily
 from jboost.tuning.batches import Done
 from jboost.tuning.folds import check_whole_groups
-from jboost.tuning.sweeping import MEMORY, Members, Plan, prepared, run_members
+from jboost.tuning.sweeping import MEMORY, Members, Plan, members_of, run_members
 
 NUMBERS = [one.name for one in dataclasses.fields(Hyper) if one.name != "tol"]
 CHOICES = [one.name for one in dataclasses.fields(Spec) if one.name != "n_iter_no_change"]
@@ -339,11 +339,10 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
     ) -> Members:
         keys = [key_of(draw_seed(estimator.random_state))] * len(settings)
         sampler = sampler_of(estimator.sampler, estimator.subsample, estimator._strata(rows.y))
-        problem, base = prepared(
-            estimator._loss(), rows.data, rows.y, spec, settings, sample_weight=rows.weight, groups=rows.groups,
-            offset=rows.offset, sampler=sampler, base_score=estimator.base_score,
+        return members_of(
+            estimator._loss(), rows.data, rows.y, plans, spec, settings, keys, sample_weight=rows.weight,
+            groups=rows.groups, offset=rows.offset, sampler=sampler, base_score=estimator.base_score,
         )  # fmt: skip
-        return Members(problem, np.asarray(rows.data.bins), plans, settings, keys, base)
 
     # ------------------------------------------------------------ how good it is
 

@@ -289,5 +289,5 @@ def _check_finite(stages: Stage, losses: Float[np.ndarray, " t"]) -> None:
     if not sound.all():
         raise ValueError(
             f"the learner or the loss gave what is not finite in round {int(np.argmin(sound))}: a lower learning_rate, "
-            "a penalty in the learner or a bounded loss may help"
+            "a penalty in the learner, a bounded loss, or y divided by its size where it has no squares may help"
         )

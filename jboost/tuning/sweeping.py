@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from jboost._bins import Binned
 from jboost._model.ensemble import Ensemble
 from jboost._objective.damping import is_told_by_rows
 from jboost._objective.loss import as_loss
@@ -24,6 +25,15 @@ from jboost.boosting.loop import pose
 from jboost.boosting.pacing import progress_bar
 from jboost.boosting.preparing import bin_for, check_domain
 from jboost.boosting.rounds import Problem
+from jboost.boosting.scaling import (
+    exponent_of,
+    hyper_in_unit,
+    is_loss_of_unit,
+    loss_of_unit,
+    metric_in_unit,
+    target_in_unit,
+    times,
+)
 from jboost.boosting.stopping import History
 from jboost.boosting.trials import check_sampler, try_metric
 from jboost.metrics import Metric
@@ -54,6 +64,8 @@ class Members(NamedTuple):
     settings: list[Hyper]
     keys: list[Any]
     base_score: Any
+    exponent: int  # of the power of two that y is divided by, so that its squares are floats
+    is_loss: bool  # whether the metric is in the unit of squares of y
 
     def fold(self, plan: int, size: int) -> Fold:
         """Return what the fits of a plan start from, with so many rows watched."""
@@ -67,6 +79,14 @@ class Members(NamedTuple):
     def make(self, fold: Fold, setting: int) -> Member:
         """Return the fit of a setting."""
         return Member(own_of(fold, self.settings[setting]), state_of(fold, self.keys[setting]))
+
+    def given_back(self, done: Done) -> Done:
+        """Return what a fit leaves, losses and scores in the unit of y."""
+        if not self.exponent:
+            return done
+        losses = loss_of_unit(done.train_loss, self.exponent)
+        metric = loss_of_unit(done.metric, self.exponent) if self.is_loss else done.metric
+        return Done(losses, metric, done.best_round, times(done.held_score, self.exponent))
 
 
 @moves_arrays
@@ -161,17 +181,39 @@ def sweep(
         if metric is not None and not holds_out:
             raise ValueError("folds must be given with a metric, which is that of the rows held out")
         key_of = _keys(keys, len(settings))
-        problem, base = prepared(loss, binned, y, spec, settings, **options)
-        watched = _watched(metric, problem)
-        problem = dataclasses.replace(problem, metric=watched)
         plans = [Plan((~held).astype(float), held) for held in mask]
-        members = Members(problem, np.asarray(binned.bins), plans, settings, key_of, base)
+        members = members_of(loss, binned, y, plans, spec, settings, key_of, metric, **options)
         found = run_members(members, memory, verbose)
     again = partial(_fit_again, loss, binned, y, settings, spec, key_of, options)
-    return Sweep.of(found, settings, spec, watched, holds_out, again)
+    return Sweep.of(found, settings, spec, members.problem.metric, holds_out, again)
 
 
-def prepared(
+def members_of(
+    loss: Any,
+    data: Binned,
+    y: Any,
+    plans: list[Plan],
+    spec: Spec,
+    settings: list[Hyper],
+    keys: list[Any],
+    metric: Any = None,
+    **options: Any,
+) -> Members:
+    """Return the fits of every setting on every plan, in a unit of y whose squares are floats, as `fit` has it."""
+    penalised = next((one for one in settings if one.reg_alpha or one.gamma), settings[0])
+    of_fit = {"spec": spec, "hyper": penalised, "init_model": None} | options
+    exponent, is_loss = exponent_of(loss, data, y, of_fit), is_loss_of_unit(metric)
+    if exponent:
+        y = target_in_unit(loss, y, options["sample_weight"], exponent)
+        options |= {name: times(options[name], -exponent) for name in ("offset", "base_score")}
+        settings = [hyper_in_unit(one, exponent, is_loss) for one in settings]
+        metric = metric if is_loss else metric_in_unit(metric, exponent)
+    problem, base = _prepared(loss, data, y, spec, settings, **options)
+    problem = dataclasses.replace(problem, metric=_watched(metric, problem))
+    return Members(problem, np.asarray(data.bins), plans, settings, keys, base, exponent, is_loss)
+
+
+def _prepared(
     loss: Any, data: Any, y: Any, spec: Spec, settings: list[Hyper], **options: Any
 ) -> tuple[Problem, Any]:
     """Return the problem of all rows, for programs that do all that any of the settings asks for.
@@ -242,7 +284,7 @@ def run_members(
 
             def ended(number: int, done: Done, places: Any = places, chosen: Any = chosen) -> None:
                 s, i = places[number]
-                found[s, chosen[i]] = done
+                found[s, chosen[i]] = members.given_back(done)
                 progress(n_rounds - len(done.train_loss))
 
             makers = [partial(members.make, folds[i], s) for s, i in places]
