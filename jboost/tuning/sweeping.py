@@ -86,7 +86,8 @@ class Members(NamedTuple):
             return done
         losses = loss_of_unit(done.train_loss, self.exponent)
         metric = loss_of_unit(done.metric, self.exponent) if self.is_loss else done.metric
-        return Done(losses, metric, done.best_round, times(done.held_score, self.exponent))
+        held, score = (times(one, self.exponent) for one in (done.held_score, done.score))
+        return Done(losses, metric, done.best_round, held, score)
 
 
 @moves_arrays
