@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize_scalar
 from sklearn.linear_model import LogisticRegression
@@ -349,3 +351,21 @@ def test_wrong_arguments_are_refused():
         fit(learners.Linear(), X, Y[:50])
     with pytest.raises(ValueError, match="y must be 0 or 1"):
         boost(losses.logistic, learners.Linear(), X, Y)
+
+
+FRAME = pd.DataFrame(np.random.default_rng(5).normal(size=(40, 3)), columns=["p", "q", "r"])
+
+
+@pytest.mark.parametrize("learner", [learners.Linear(), learners.splines(3), learners.Tree(2)], ids=str)
+def test_columns_of_a_frame_are_read_by_name_and_counted(learner):
+    y, turned = (FRAME["p"] - 2 * FRAME["r"]).to_numpy(), FRAME[["r", "q", "p"]]
+    options: dict[str, Any] = {"n_estimators": 2, "valid": (turned, y)}
+    model, record = jboost.boost(losses.squared_error, learner, FRAME, y, **options)
+    score = model.predict(FRAME)
+    np.testing.assert_array_equal(model.predict(turned), score)
+    np.testing.assert_array_equal(model.predict(FRAME.to_numpy()), score)
+    np.testing.assert_allclose(record.valid_metric, record.train_loss, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"missing \['p'\] \(1\), unexpected \['z'\]"):
+        model.predict(FRAME.rename(columns={"p": "z"}))
+    with pytest.raises(ValueError, match="X must have the 3 columns of fit, got 1"):
+        model.predict(FRAME.to_numpy()[:, :1])

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit, softmax
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, QuantileRegressor, Ridge
@@ -454,3 +455,17 @@ def test_a_linear_model_is_no_start_for_trees():
         ValueError, match=r"booster must be 'linear', as in the fit before, .* warm_start=False"
     ):
         linear.set_params(booster="tree", warm_start=True).fit(X, X[:, 0])
+
+
+def test_columns_of_a_frame_are_read_by_name(tmp_path):
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(F)])
+    turned = frame[frame.columns[::-1]]
+    plain, _ = fit_linear(losses.squared_error, X, Y, n_estimators=2)
+    model, history = fit_linear(losses.squared_error, frame, Y, n_estimators=2, valid=(turned, Y))
+    np.testing.assert_allclose(history.valid_metric, history.train_loss, rtol=1e-5)
+    jboost.save(model, tmp_path / "model.jboost")
+    for one in (model, jboost.load(tmp_path / "model.jboost")):
+        np.testing.assert_array_equal(one.predict(turned), plain.predict(X))
+        np.testing.assert_array_equal(one.predict(X), plain.predict(X))
+        with pytest.raises(ValueError, match=r"missing \['x0'\] \(1\), unexpected \['z'\]"):
+            one.predict(frame.rename(columns={"x0": "z"}))

@@ -20,6 +20,7 @@ from jboost._bins.columns import HOW_TO_HAVE_CATEGORIES, Factor, Table
 from jboost._bins.device import are_equal, count_below, host_words, is_nan, look_up, traced_words
 from jboost._bins.edges import BinEdges, Features
 from jboost._bins.finding import find_edges, map_columns
+from jboost._bins.order import match_names
 from jboost._bins.table import check_not_empty, in_precision, read_table
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import MISSING_BIN, as_array, empty_for_device, is_traced, pytree, static_field
@@ -290,15 +291,7 @@ def _match_columns(features: Features, table: Table) -> Sequence[int]:
     """Find the column of X for each feature: by name if both sides have names, by position otherwise."""
     width, names = table.shape[1], table.names
     if features.names is not None and names is not None:
-        missing = [name for name in features.names if name not in set(names)]
-        extra = [name for name in names if name not in set(features.names)]
-        if missing or extra:
-            raise ValueError(
-                "X must have the column names that the edges were found with, got "
-                f"missing {missing[:5]} ({len(missing)}), unexpected {extra[:5]} ({len(extra)})"
-            )
-        place = {name: j for j, name in enumerate(names)}
-        return [place[name] for name in features.names]
+        return match_names(features.names, names, "the edges were found with")
     _check_width(features.n_columns, width)
     return features.columns
 

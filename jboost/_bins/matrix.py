@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,14 +11,19 @@ from jaxtyping import Array, Float
 
 from jboost._bins.binning import Binned
 from jboost._bins.columns import HOW_TO_HAVE_CATEGORIES
+from jboost._bins.order import match_names
 from jboost._bins.table import read_table
 from jboost._runtime.typing import is_traced
 
 HOW_TO_ENCODE = "; encode it, for example by sklearn.preprocessing.OneHotEncoder"
 
 
-def read_matrix(X: Any, missing: float | None = None) -> Float[np.ndarray | Array, "n f"]:
+def read_matrix(
+    X: Any, missing: float | None = None, names: tuple[str, ...] | None = None
+) -> Float[np.ndarray | Array, "n f"]:
     """Return the numbers of X: float64 on the host with NaN where one is missing, or a traced array as it is.
+
+    Of a data frame those columns that have the names, in this order, where names are given.
 
     Raises
     ------
@@ -38,10 +44,13 @@ def read_matrix(X: Any, missing: float | None = None) -> Float[np.ndarray | Arra
     if table.matrix is not None:
         values = np.array(table.matrix, np.float64)
     else:
+        order: Sequence[int] = range(table.shape[1])
+        if names is not None and table.names is not None:
+            order = match_names(names, table.names, "the model was fitted to")
         values = np.empty(table.shape)
         try:
-            for j in range(table.shape[1]):
-                values[:, j] = table.numbers(j)
+            for i, j in enumerate(order):
+                values[:, i] = table.numbers(j)
         except TypeError as error:  # a linear function has no other use for categories
             raise TypeError(str(error).replace(HOW_TO_HAVE_CATEGORIES, HOW_TO_ENCODE)) from error
     infinite = np.isinf(values)

@@ -40,6 +40,8 @@ class LinearModel:
         Whether scores have shape [n] rather than [n k].
     missing : float or None, static
         A number that stands for a missing value, beside NaN.
+    names : tuple of str or None, static
+        Of the columns, where they were those of a data frame: another one is read by name, whatever its order.
 
     Examples
     --------
@@ -59,6 +61,7 @@ class LinearModel:
     inverse_link: Callable[[Array], Array] = static_field(default=identity)
     scalar_output: bool = static_field(default=True)
     missing: float | None = static_field(default=None)
+    names: tuple[str, ...] | None = static_field(default=None)
 
     @property
     def n_rounds(self) -> int:
@@ -128,7 +131,7 @@ class LinearModel:
 
     def _read(self, X: Any, offset: Any) -> tuple[Any, Any]:
         """Return the rows around the center, on the host unless they are traced, and what is added to their scores."""
-        matrix = read_matrix(X, self.missing)
+        matrix = read_matrix(X, self.missing, self.names)
         if matrix.shape[1] != self.n_features:
             raise ValueError(f"X must have the {self.n_features} columns of fit, got {matrix.shape[1]}")
         start = 0 if offset is None else as_offset(offset, len(matrix), self.base.shape[0], "offset")

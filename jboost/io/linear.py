@@ -22,6 +22,7 @@ def linear_to_record(model: LinearModel) -> tuple[dict[str, Any], dict[str, np.n
     record = {
         "booster": BOOSTER,
         **({} if model.missing is None else {"missing": model.missing}),
+        **({} if model.names is None else {"names": list(model.names)}),
         "inverse_link": link_entry(model.inverse_link),
         "scalar_output": model.scalar_output,
     }
@@ -30,7 +31,7 @@ def linear_to_record(model: LinearModel) -> tuple[dict[str, Any], dict[str, np.n
 
 def check_linear_record(record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Raise ValueError, saying what is wrong, unless the two fit together and describe a model."""
-    check_names("the record", _CHOICES, record.keys() - {"missing"})
+    check_names("the record", _CHOICES, record.keys() - {"missing", "names"})
     check_names("the arrays", _ARRAYS, arrays)
     expect(type(record["scalar_output"]) is bool, "scalar_output", "true or false", record["scalar_output"])
     check_link(record["inverse_link"])
@@ -40,6 +41,11 @@ def check_linear_record(record: dict[str, Any], arrays: dict[str, np.ndarray]) -
     expect(base[0] == 1 or not record["scalar_output"], "base", "shape (1,) for a scalar output", base)
     valid = len(path) == 3 and path[1] == base[0] and path[2] >= 1
     expect(valid, "coef_path", f"shape (t, {base[0]}, f)", path)
+    names = record.get("names")
+    if names is not None:
+        listed = isinstance(names, list) and all(isinstance(one, str) for one in names)
+        valid = listed and len(set(names)) == len(names) == path[2]
+        expect(valid, "names", f"a list of {path[2]} strings that differ", names)
     for name, shape in {"center": path[2:], "constant_path": path[:2]}.items():
         expect(arrays[name].shape == shape, name, f"shape {shape}", arrays[name].shape)
     for name, array in arrays.items():
@@ -59,4 +65,5 @@ def record_to_linear(
         inverse_link=link_of(record["inverse_link"]) if inverse_link is None else inverse_link,
         scalar_output=record["scalar_output"],
         missing=record.get("missing"),
+        names=tuple(record["names"]) if "names" in record else None,
     )

@@ -12,6 +12,7 @@ import numpy as np
 
 from jboost._bins import read_matrix
 from jboost._bins.arguments import check_missing
+from jboost._bins.order import names_of
 from jboost._bins.table import check_not_empty
 from jboost._model.linear import LinearModel
 from jboost._objective.derivatives import explained
@@ -184,7 +185,8 @@ def fit_linear(
     spec = _choices(n_estimators, feature_selector, top_k, n_iter_no_change, penalties, matrix.shape[1])
     with contextlib.nullcontext() if traced else kept_concrete():
         rows = RowArguments(matrix, y, sample_weight, offset, groups, NAMES)
-        problem, scale = _pose(resolved, rows, spec, hyper, valid, metric, missing)
+        names = names_of(X)
+        problem, scale = _pose(resolved, rows, spec, hyper, valid, metric, missing, names)
         base = None if base_score is None else as_base_score(base_score, problem.loss.n_outputs or 1)
         problem = _begun(problem, base, traced)
         if metric is not None and traced:
@@ -197,7 +199,7 @@ def fit_linear(
         )
         with explained(problem.loss):
             rounds = (run if traced else program(run))(in_rounds, key)
-        model = _model(problem, scale, rounds, missing)
+        model = dataclasses.replace(_model(problem, scale, rounds, missing), names=names)
         if traced:
             return _after_best_repeated(problem, model, rounds)
         return _cut(problem, model, rounds, valid if on_host else None)
@@ -235,6 +237,7 @@ def _pose(
     valid: Any,
     metric: Any,
     missing: float | None,
+    names: tuple[str, ...] | None,
 ) -> tuple[Problem, Scale]:
     """Check the rows, and put them together with columns in units of their own."""
     loss = resolved.loss
@@ -249,7 +252,7 @@ def _pose(
     train = pad_rows(train, n_rows) if padded else train
     valid_columns = watched = None
     if valid is not None:
-        of_valid = valid_arguments(valid, lambda X: _read_valid(X, missing, given), given.y, loss)
+        of_valid = valid_arguments(valid, lambda X: _read_valid(X, missing, names, given), given.y, loss)
         watched = rows_of(of_valid, loss)
         valid_columns = standardised(of_valid.data, scale, watched.weight.size)
     chosen, deviation = chosen_metric(metric, loss, watched), unit_of(scale)
@@ -257,8 +260,8 @@ def _pose(
     return problem, scale
 
 
-def _read_valid(X: Any, missing: float | None, given: RowArguments) -> Any:
-    matrix = read_matrix(X, missing)
+def _read_valid(X: Any, missing: float | None, names: tuple[str, ...] | None, given: RowArguments) -> Any:
+    matrix = read_matrix(X, missing, names)
     if matrix.shape[1] != given.data.shape[1]:
         raise ValueError(
             f"X must have the {given.data.shape[1]} columns of the training rows, got {matrix.shape[1]}"

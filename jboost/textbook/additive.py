@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jboost._bins.order import in_order
 from jboost._runtime.parametrised import Parametrised
 from jboost._runtime.typing import identity, pytree, static_field
 
@@ -33,6 +34,10 @@ class Additive:
         Turns a score into a prediction.
     scalar_output : bool, static
         Whether scores have shape [n] rather than [n k].
+    names : tuple of str or None, static
+        Of the columns, where they were those of a data frame: another one is read by name, whatever its order.
+    width : int or None, static
+        Number of the columns.
 
     Examples
     --------
@@ -50,6 +55,8 @@ class Additive:
     learner: Parametrised
     inverse_link: Callable[[Array], Array] = static_field(default=identity)
     scalar_output: bool = static_field(default=True)
+    names: tuple[str, ...] | None = static_field(default=None)
+    width: int | None = static_field(default=None)
 
     @property
     def n_rounds(self) -> int:
@@ -71,6 +78,7 @@ class Additive:
             yield self._shaped(score)
 
     def _rows(self, X: Any) -> Any:
+        X = in_order(X, self.names, self.width)
         return self.learner.whole.init(jax.random.key(0), X, self.known)[1]
 
     def _start(self, offset: Any) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, get_args
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jboost._bins.order import in_order, names_of, width_of
 from jboost._objective.derivatives import explained
 from jboost._objective.group import GroupLoss
 from jboost._objective.loss import as_loss
@@ -169,11 +171,12 @@ def boost(
     k = loss.n_outputs or 1
     rows = _rows_of(y, sample_weight, offset, k, ("sample_weight", "offset"))
     check_domain(loss.check_target, rows)
+    columns = names_of(X), width_of(X)
     known, prepared = _begin(learner, jax.random.fold_in(key, 0), X, rows.weight)
     _check_rows(learner, known, prepared, rows.weight, k, "y (X must have as many rows)")
     valid_prepared, watched = None, None
     if valid is not None:
-        valid_prepared, watched = _watched(valid, y, loss, learner, known)
+        valid_prepared, watched = _watched(valid, y, loss, learner, known, columns)
     elif n_iter_no_change is not None:
         raise ValueError("valid must be given when n_iter_no_change asks for early stopping")
     search = step == "gradient" if line_search is None else bool(line_search)
@@ -184,7 +187,8 @@ def boost(
         spec=spec, step=step, line_search=search,
     )  # fmt: skip
     with explained(loss):
-        return _traced(task, functions) if is_traced(task) else _concrete(task, verbose, functions)
+        model, record = _traced(task, functions) if is_traced(task) else _concrete(task, verbose, functions)
+    return dataclasses.replace(model, names=columns[0], width=columns[1]), record
 
 
 def _traced(task: Task, functions: Any) -> tuple[Additive, BoostRecord]:
@@ -218,9 +222,15 @@ def _rows_of(y: Any, weight: Any, offset: Any, k: int, names: tuple[str, str]) -
     return Rows(y, as_weight(weight, n, names[0]), offset)
 
 
-def _watched(valid: Any, y: Any, loss: Any, learner: Learner, known: Any) -> tuple[Any, Rows]:
+def _watched(
+    valid: Any, y: Any, loss: Any, learner: Learner, known: Any, columns: tuple[Any, Any]
+) -> tuple[Any, Rows]:
     """Return validation rows as the learner reads them, and their targets."""
-    given = valid_arguments(valid, lambda X: learner.init(jax.random.key(0), X, known)[1], y, loss)
+
+    def read(X: Any) -> Any:
+        return learner.init(jax.random.key(0), in_order(X, *columns), known)[1]
+
+    given = valid_arguments(valid, read, y, loss)
     if given.groups is not None:
         raise ValueError("valid[4] must be None: losses of groups are for jboost.fit")
     k, prepared = loss.n_outputs or 1, given.data
