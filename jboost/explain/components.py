@@ -20,7 +20,7 @@ from jboost.explain.reach import Forest
 from jboost.explain.subject import Feature, Subject, is_split, read_weight, rounds_with, take_rounds
 
 MOST_COMPONENTS = 4096  # each takes milliseconds
-MOST_CELLS = 2**24  # of all components, 128 MiB for each output
+MOST_CELLS = 2**20  # of all components: some ten seconds
 NAMES = {1: "main effects", 2: "pairs", 3: "triples"}
 
 Table = Float[np.ndarray, "..."]
@@ -146,7 +146,7 @@ def components(model: Any, X: Any, *, sample_weight: Any = None) -> Components:
     Raises
     ------
     ValueError
-        If there are more than 4,096 components, or more than 16 million cells in their tables; if X does not fit.
+        If there are more than 4,096 components, or more than a million cells in their tables; if X does not fit.
 
     References
     ----------

@@ -50,7 +50,7 @@ class AdaBoostClassifier(ClassifierMixin, Reading, BaseEstimator):
     cat_smooth : float, default 10
         See `jboost.Hyper`.
     max_bins : int, default 255
-        The most bins of a feature, 2 to 65534, missing values apart.
+        The most bins of a feature, 2 to 65534, missing values apart; or "exact", one for each value.
     categorical_features : list of str, list of int or mask, optional
         Features to treat as categories, beside the data frame columns of a category, enum or string dtype.
     missing : float, default NaN
