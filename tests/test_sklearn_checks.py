@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import pytest
 from sklearn.base import clone
@@ -30,7 +32,8 @@ def test_scikit_learn_checks(estimator, check):
 
 def checks_of_a_regressor():
     """Mark those slow which the classifier has passed too, by the same code."""
-    for _, check in estimator_checks_generator(REGRESSOR):
+    pairs: Any = estimator_checks_generator(REGRESSOR)
+    for _, check in pairs:
         name = check.func.__name__
         marks = () if "regress" in name else pytest.mark.slow
         yield pytest.param(check, id=name, marks=marks)
