@@ -463,6 +463,8 @@ def test_columns_of_a_frame_are_read_by_name(tmp_path):
     plain, _ = fit_linear(losses.squared_error, X, Y, n_estimators=2)
     model, history = fit_linear(losses.squared_error, frame, Y, n_estimators=2, valid=(turned, Y))
     np.testing.assert_allclose(history.valid_metric, history.train_loss, rtol=1e-5)
+    estimator = JBoostRegressor(booster="linear", n_estimators=2).fit(frame, Y)
+    np.testing.assert_array_equal(estimator.model_.predict(turned), estimator.predict(frame))
     jboost.save(model, tmp_path / "model.jboost")
     for one in (model, jboost.load(tmp_path / "model.jboost")):
         np.testing.assert_array_equal(one.predict(turned), plain.predict(X))

@@ -395,7 +395,9 @@ class Boosting(Reading, Parameters):
             base_score=self.base_score,
             key=key_of(seed),
         )
-        return dataclasses.replace(model, missing=check_missing(self.missing)), history
+        given = getattr(self, "feature_names_in_", None)
+        names = None if given is None else tuple(given)
+        return dataclasses.replace(model, missing=check_missing(self.missing), names=names), history
 
     def _remember(self, model: Model, history: History) -> None:
         """Set the fitted attributes."""
