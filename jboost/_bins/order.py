@@ -14,9 +14,9 @@ from jboost._runtime.typing import is_traced
 
 def match_names(known: Sequence[str], got: Sequence[str], whose: str) -> list[int]:
     """Return the place that each known name has among those of X; raise where these are others."""
-    place = {name: j for j, name in enumerate(got)}
+    place, wanted = {name: j for j, name in enumerate(got)}, set(known)
     missing = [name for name in known if name not in place]
-    extra = [name for name in got if name not in set(known)]
+    extra = [name for name in got if name not in wanted]
     if missing or extra:
         raise ValueError(
             f"X must have the column names that {whose}, got "

@@ -11,6 +11,7 @@ HEADROOM = (
     1.1  # what a first fit is padded to, times its rows, so that a somewhat larger one reuses its program
 )
 ROOMY_ROWS = 2**18  # from here on rounds take longer than compilation, and memory counts
+ROOMY_NUMBERS = 2**20  # codes and scores from which on memory counts, however few the rows
 MOST_PADDING = 1.35  # a program for more rows than this, times those at hand, is not reused
 SMALL_ARRAY = 2**14  # numbers; XLA's order of summation was seen to change at about 2**12
 FREE_ROWS = 3 * SMALLEST  # unless these are all there are more: they cost nothing

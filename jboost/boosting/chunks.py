@@ -17,7 +17,7 @@ from jboost import _devices
 from jboost._objective.damping import is_told_by_rows
 from jboost._runtime import library
 from jboost._runtime.memory import release_freed
-from jboost._runtime.padding import ROOMY_ROWS
+from jboost._runtime.padding import ROOMY_NUMBERS, ROOMY_ROWS
 from jboost._runtime.programs import program
 from jboost._sampling import draws_any
 from jboost._tree import Tree
@@ -30,7 +30,6 @@ from jboost.boosting.watching import is_finished
 
 CAPACITY = 64  # rounds that one call can return
 ROOM = 4 << 20  # bytes that they may take
-ROOMY_NUMBERS = 2**20  # codes and scores from which on memory counts, however few the rows
 
 Watch = Callable[[Round, Any], tuple[Round, Any, bool]]
 

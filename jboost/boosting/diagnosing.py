@@ -22,6 +22,7 @@ from jboost._objective.rows import Rows
 from jboost._objective.units import Units, find_units
 from jboost._runtime.caller import warn
 from jboost._runtime.memory import release_freed
+from jboost._runtime.padding import ROOMY_NUMBERS
 from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, is_traced
 from jboost._spec import Hyper
@@ -32,7 +33,6 @@ MANY_ROWS = 50  # from which on a fit should find something to split
 SAME_STEP = 1e-3  # relative: rows that want steps so alike need no split
 RISEN = 1e-4  # relative: less may be rounding
 RISEN_OF_DRAWN = 0.1  # or chance, where not all rows take part in a round
-MANY_SCORES = 2**20  # from which on memory counts
 FAR = 16  # times: units at a base score that is given may differ so much from those at the best constant
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
@@ -70,7 +70,7 @@ def find_start(
             return _start(*arguments)[:2]
         if not _examine.is_kept(*arguments):
             compiling()
-            if rows.weight.size * (loss.n_outputs or 1) >= MANY_SCORES:
+            if rows.weight.size * (loss.n_outputs or 1) >= ROOMY_NUMBERS:
                 _examine.prepare(*arguments)
                 release_freed()  # as much as the arrays of all scores take
         base, units, suspicious = _examine(*arguments)

@@ -80,12 +80,11 @@ class Judge:
                 return {key: float(one) for key, one in value.items()}
             return float(value)
         except (AttributeError, TypeError, ValueError) as error:
-            scoring = self.scoring[name] if isinstance(self.scoring, Mapping) else self.scoring
-            shown = (
-                repr(name) if isinstance(self.scorers, dict) and scoring is self.scoring else repr(scoring)
-            )
+            scoring = name if isinstance(self.scorers, dict) else self.scoring
+            if isinstance(self.scoring, Mapping):
+                scoring = self.scoring[name]
             of = f"of a {type(self.estimator).__name__}: {error}"
-            message = f"scoring={shown} fails for the rows of a split of cv, {of}"
+            message = f"scoring={scoring!r} fails for the rows of a split of cv, {of}"
             if self.error_score == "raise":
                 raise restated(error, message) from error
             warn(f"{message}; it counts as error_score={self.error_score}")
