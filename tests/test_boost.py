@@ -315,7 +315,9 @@ def test_wrong_arguments_are_refused():
         fit(Broken(), X, Y, learning_rate=1.0)
     with pytest.raises(ValueError, match=r"learner.predict must return floats \[120 1\]"):
         fit(Wide(), X, Y)
-    with pytest.raises(TypeError, match="learner must have the methods init, fit and predict"):
+    with pytest.raises(
+        TypeError, match=r"learner must have the methods init, fit and predict .* the class Linear; call it"
+    ):
         fit(learners.Linear, X, Y)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="n_estimators must be at least 1, got 0"):
         fit(learners.Linear(), X, Y, n_estimators=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -175,6 +176,10 @@ def test_recursion_follows_the_covers(policy):
             for code in codes[feature]
         ]
         np.testing.assert_allclose(found.average, expected, rtol=1e-5, atol=1e-6)
+        without_rows = explain.partial_dependence(
+            model, None, feature, grid=found.grid[0], method="recursion"
+        )
+        np.testing.assert_array_equal(without_rows.average, found.average)
 
 
 def _rows_at(X, feature, values):
@@ -535,7 +540,13 @@ def test_bad_arguments_are_named():
             call()
     for call, message in [
         (lambda: explain.importance("model"), "model must be a jboost.Ensemble or a fitted"),
-        (lambda: explain.importance(jboost.JBoostRegressor()), "model must be a jboost.Ensemble or a fitted"),
+        (lambda: importance(jboost.JBoostRegressor()), "got JBoostRegressor that was not fitted"),
+        (lambda: importance(SimpleNamespace(predict=len)), "got SimpleNamespace, a model of another kind"),
+        (lambda: explain.partial_dependence(model, None, 0), "X must be given unless"),
+        (
+            lambda: explain.partial_dependence(model, None, 0, method="recursion"),
+            "X must be given unless .* the grid holds values",
+        ),
         (lambda: dependence(None), "features must be names or numbers"),
         (lambda: dependence(1.5), "features must be names or numbers"),
         (lambda: dependence(0, grid="all"), "grid must be a number of points"),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -366,6 +367,9 @@ def test_an_estimator_is_told_what_to_save(tmp_path):
     estimator: Any = jboost.JBoostRegressor(n_estimators=1).fit(np.arange(8.0)[:, None], np.arange(8.0))
     with pytest.raises(TypeError, match="got JBoostRegressor: pass its attribute model_"):
         jboost.save(estimator, tmp_path / "model")
+    learned: Any = SimpleNamespace(predict=len)
+    with pytest.raises(TypeError, match="Ensemble or LinearModel, got SimpleNamespace: pickle it instead"):
+        jboost.save(learned, tmp_path / "model")
 
 
 def test_the_package_knows_its_version():

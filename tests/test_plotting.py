@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import jboost
 from jboost import explain, plotting
 from jboost.plotting.axes import cut_short
-from jboost.plotting.nodes import _membership
+from jboost.plotting.nodes import Node, _membership, read_tree
 from tests.test_explain import fitted
 from tests.twin import problem
 
@@ -159,6 +160,54 @@ def test_pictures_of_dependence(features):
     elif not isinstance(features, int):
         with pytest.raises(ValueError, match="output must say which"):
             plotting.plot_dependence(found)
+
+
+def test_pictures_of_a_classifier_name_its_classes():
+    rows, model = problem("mixed"), fitted(kind="classes")
+    classifier = SimpleNamespace(model_=model, classes_=np.array(["high", "low", "middle"]))
+    found = explain.partial_dependence(classifier, rows.X[:50], 0, grid=5)
+    legend = plotting.plot_dependence(found).get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["high", "low", "middle"]
+    ax = plotting.plot_dependence(found, output="low")
+    assert ax.get_ylabel() == "mean score of low"
+    np.testing.assert_array_equal(ax.lines[-1].get_ydata(), found.average[:, 1])
+    with pytest.raises(ValueError, match=r"output must be among .*'middle'.* got 'none'"):
+        plotting.plot_dependence(found, output="none")
+    assert (
+        explain.partial_dependence(classifier, rows.X[:50], 0, grid=5, response=lambda s: s).outputs is None
+    )
+    two = SimpleNamespace(model_=fitted(kind="one"), classes_=np.array([False, True]))
+    found = explain.partial_dependence(two, rows.X[:50], (0, 1), grid=5)
+    assert plotting.plot_dependence(found).figure.axes[1].get_ylabel() == "mean score of True"
+    ax = plotting.plot_tree(classifier, 0)
+    shown = {patch.get_label() for patch in ax.get_legend().legend_handles}
+    root = read_tree(model, 0)
+    assert shown == {["high", "low", "middle"][leaf.value.argmax()] for leaf in leaves_of(root)}
+    each = SimpleNamespace(
+        model_=fitted("depthwise", kind="classes", separate=True), classes_=classifier.classes_
+    )
+    legend = plotting.plot_importance(explain.importance(each, per_class=True)).get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["high", "low", "middle"]
+
+
+def leaves_of(node: Node) -> list[Node]:
+    return [leaf for child in node.children for leaf in leaves_of(child)] if node.children else [node]
+
+
+def test_names_of_many_categories_have_room():
+    towns = np.arange(90).repeat(2)
+    spec = jboost.Spec(n_estimators=1, max_depth=1)
+    model, _ = jboost.fit(
+        jboost.losses.squared_error,
+        jboost.bin_features(towns[:, None], categorical=[0]),
+        towns % 2,
+        spec=spec,
+    )
+    ax = plotting.plot_dependence(explain.partial_dependence(model, towns[:, None], 0))
+    names = [text.get_text() for text in ax.get_xticklabels()]
+    assert len(ax.patches) == 90
+    assert names == [str(town) for town in range(0, 90, 2)]
+    assert ax.figure.get_figwidth() == 12
 
 
 def test_bad_arguments_are_named():

@@ -91,6 +91,10 @@ def test_settings_are_drawn_as_scikit_learn_draws_them():
     )
     assert one.cv_results_["params"] == other.cv_results_["params"]
     assert len({setting["learning_rate"] for setting in one.cv_results_["params"]}) == 5
+    few = JBoostSearchCV(
+        JBoostRegressor(), {"learning_rate": [0.1, 0.2]}, n_iter=9
+    )._settings()  # nobody warns
+    assert sorted(setting["learning_rate"] for setting in few) == [0.1, 0.2]
     assert one.best_estimator_.get_params()["learning_rate"] == one.best_params_["learning_rate"]
 
 

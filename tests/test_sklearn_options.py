@@ -146,7 +146,7 @@ def test_labels_are_those_of_the_classifier_that_is_continued():
     ("init_model", "error", "message"),
     [
         (3, TypeError, "init_model must be a jboost.Ensemble, a fitted estimator"),
-        (regressor(), TypeError, "init_model must be .*, got JBoostRegressor"),
+        (regressor(), TypeError, "init_model must be .*, got JBoostRegressor that was not fitted"),
         ("no such file", FileNotFoundError, "no such file"),
     ],
 )

@@ -51,6 +51,13 @@ class Binned:
     edges: BinEdges
     has_missing: bool = static_field()
 
+    def __repr__(self) -> str:
+        """Say of what shape the codes are, not which."""
+        shape, dtype = (
+            getattr(self.bins, name, None) for name in ("shape", "dtype")
+        )  # JAX puts anything there
+        return f"Binned(shape={shape}, dtype={dtype}, edges={self.edges!r})"
+
     @functools.cached_property
     def bundles(self) -> Bundles | None:
         """The features in fewer columns, of which a fit of many rows makes its histograms, or None if there are not.

@@ -101,6 +101,12 @@ class BinEdges:
         """The dtype of a bin code: uint8 up to 255 value bins, uint16 up to 65535, uint32 beyond."""
         return np.min_scalar_type(self.n_codes - 1)
 
+    def __repr__(self) -> str:
+        """Say how many there are, not where they lie."""
+        n_categorical = len(self.features.categorical)
+        also = f", n_categorical={n_categorical}" if n_categorical else ""
+        return f"BinEdges(n_features={self.n_features}, max_bins={self.max_bins}{also})"
+
 
 def edges_from_exact(
     exact: Float[np.ndarray, "f e"], n_codes: int, max_bins: int, features: Features

@@ -286,7 +286,19 @@ def check_type(model: Any) -> None:
     """Raise unless the argument is a model, or a batch of them."""
     if not isinstance(model, Ensemble):
         hint = ": pass its attribute model_" if hasattr(model, "model_") else ""
-        raise TypeError(f"model must be a jboost.Ensemble, got {type(model).__name__}{hint}")
+        raise TypeError(f"model must be a jboost.Ensemble, got {name_kind(model)}{hint}")
+
+
+def name_kind(given: Any) -> str:
+    """Name the type of what is no model of trees, and say what it is instead."""
+    name = type(given).__name__
+    if hasattr(given, "get_params"):
+        return name if hasattr(given, "model_") else f"{name} that was not fitted"
+    return (
+        f"{name}, a model of another kind with a method predict of its own"
+        if hasattr(given, "predict")
+        else name
+    )
 
 
 def check_model(model: Any) -> None:

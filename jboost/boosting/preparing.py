@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from jboost._bins import BinEdges, Binned, bin_features, read_bins
 from jboost._devices import mesh_for
-from jboost._model.ensemble import Ensemble, check_model, edges_layout, score_bins
+from jboost._model.ensemble import Ensemble, check_model, edges_layout, name_kind, score_bins
 from jboost._objective.group import GroupLoss
 from jboost._objective.resolve import Resolved
 from jboost._objective.rows import Groups, Rows, make_groups
@@ -78,7 +78,7 @@ def bin_for(data: Any, sample_weight: Any, init_model: Ensemble | None, traced: 
         data = data.take()
     if init_model is not None:
         if not isinstance(init_model, Ensemble):
-            raise TypeError(f"init_model must be a jboost.Ensemble, got {type(init_model).__name__}")
+            raise TypeError(f"init_model must be a jboost.Ensemble, got {name_kind(init_model)}")
         check_model(init_model)
         try:
             read_bins(init_model.edges, data) if isinstance(data, Binned) else None

@@ -12,7 +12,7 @@ from jaxtyping import Float, Integer
 
 from jboost._bins import Binned
 from jboost._model.ensemble import Ensemble, score_bins
-from jboost._runtime.arguments import check_choice
+from jboost._runtime.arguments import check_choice, is_whole
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced
 from jboost.explain.grids import check_grid, check_percentiles, make_axis, told_apart_by
@@ -48,6 +48,8 @@ class PartialDependence:
         Of each feature, where the rows lie: for a picture.
     response : str
         What is averaged.
+    outputs : tuple of str, or None
+        The classes that scores or predictions are of, where a classifier knows them; of two classes, the second alone.
 
     Examples
     --------
@@ -65,6 +67,7 @@ class PartialDependence:
     is_category: tuple[bool, ...]
     deciles: tuple[np.ndarray | None, ...]
     response: str
+    outputs: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         """Say of what it is, not what is in it."""
@@ -93,7 +96,8 @@ def partial_dependence(
     model : Ensemble or fitted estimator
         What is explained. Its leaf values may be traced, with a grid of values or a concrete X.
     X : array-like [n f], data frame, sparse matrix or Binned
-        Rows to average over; where `method` is "recursion", only the grid is made of them.
+        Rows to average over; where `method` is "recursion", only the grid is made of them, and they may be None where
+        it is given.
     features : str, int, or sequence of these
         One feature, or several that are held together.
     grid : int, array-like [g], or sequence of these, default 100
@@ -152,6 +156,8 @@ def partial_dependence(
     chosen = subject.places(features)
     _check_choices(kind, method, centre, response, sample_weight, subject.model)
     wanted, limits = check_grid(grid, len(chosen)), check_percentiles(percentiles)
+    if X is None and (method == "brute" or any(map(is_whole, wanted))):
+        raise TypeError("X must be given unless method='recursion' and the grid holds values, got None")
     if is_traced(subject.model.edges):
         raise TypeError(
             "model must have concrete edges: trace its leaf values, by dataclasses.replace(model, leaf_value=...)"
@@ -184,6 +190,7 @@ def partial_dependence(
         tuple(axis.is_category for axis in axes),
         tuple(axis.deciles for axis in axes),
         response if isinstance(response, str) else getattr(response, "__name__", "response"),
+        subject.outputs() if isinstance(response, str) else None,
     )
 
 

@@ -35,7 +35,7 @@ def make_axis(
     if not is_whole(wanted):
         values = _given_values(wanted, label)
         deciles = None
-        if not is_category and not is_traced(X, bins, edges):
+        if not is_category and X is not None and not is_traced(X, bins, edges):
             deciles = _deciles(edges, X, bins, counted, feature)
         return Axis(values, _codes_of(edges, feature, values, label), is_category, deciles)
     if is_traced(X, bins, edges):

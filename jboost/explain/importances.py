@@ -32,6 +32,8 @@ class Importance:
         What is measured.
     repeats : float64 [f r]
         Of a permutation importance, that of each of r permutations; none otherwise.
+    outputs : tuple of str, or None
+        The classes of a classifier, where there is a value for each.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class Importance:
     features: tuple[Any, ...]
     kind: str
     repeats: Float[np.ndarray, "f r"]
+    outputs: tuple[str, ...] | None = None
 
     def ranking(self) -> tuple[Any, ...]:
         """Return the features, the most important first; of several outputs, by the sum over them."""
@@ -129,7 +132,8 @@ def importance(model: Any, kind: Worth = "gain", *, per_class: bool = False) -> 
     count = _by_feature(ensemble, splits.astype(np.float64), per_class)
     worth = count if kind == "count" else _by_feature(ensemble, _worth(ensemble, kind) * splits, per_class)
     value = _scaled(worth, count, kind, ensemble, per_class)
-    return Importance(value, subject.names(), kind, np.zeros((len(value), 0)))
+    outputs = subject.outputs() if per_class else None
+    return Importance(value, subject.names(), kind, np.zeros((len(value), 0)), outputs)
 
 
 def _worth(model: Ensemble, kind: Worth) -> Float[np.ndarray, "*t s"]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt
 
 from jboost._bins import read_bins
-from jboost._model.ensemble import Ensemble, check_model
+from jboost._model.ensemble import Ensemble, check_model, name_kind
 from jboost._runtime.arguments import check_weight, is_whole
 from jboost._runtime.typing import is_traced
 
@@ -33,7 +33,7 @@ class Subject:
             model = getattr(given, "model_", None)
             if model is None:
                 raise TypeError(
-                    f"model must be a jboost.Ensemble or a fitted estimator of jboost, got {type(given).__name__}"
+                    f"model must be a jboost.Ensemble or a fitted estimator of jboost, got {name_kind(given)}"
                 )
             given, labels = model, getattr(given, "classes_", None)
         check_model(given)
@@ -49,6 +49,13 @@ class Subject:
         """Name the features, or number them where they have no names."""
         features = self.model.edges.features
         return features.names or tuple(range(self.model.edges.n_features))
+
+    def outputs(self) -> tuple[str, ...] | None:
+        """Name the classes that the scores are of: that of the larger label where there is one score for two."""
+        if self.labels is None:
+            return None
+        of_scores = self.labels[1:] if self.model.n_outputs == 1 else self.labels
+        return tuple(map(str, of_scores)) if len(of_scores) == self.model.n_outputs else None
 
     def places(self, features: Any, name: str = "features") -> tuple[int, ...]:
         """Find features, given by name or number, one or several, each once."""

@@ -61,6 +61,14 @@ def save(model: Ensemble | LinearModel, path: str | os.PathLike[str]) -> None:
     >>> bool((jboost.predict(again, X) == jboost.predict(model, X)).all())
     True
     """
+    if (
+        not isinstance(model, Ensemble | LinearModel)
+        and hasattr(model, "predict")
+        and not hasattr(model, "model_")
+    ):
+        raise TypeError(
+            f"model must be a jboost.Ensemble or LinearModel, got {type(model).__name__}: pickle it instead"
+        )
     if not isinstance(model, LinearModel):
         check_model(model)
     name = _path_name(path)

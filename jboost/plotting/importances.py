@@ -8,7 +8,7 @@ import numpy as np
 
 from jboost._runtime.arguments import whole_number
 from jboost._runtime.extras import axes_or_new, pyplot
-from jboost.plotting.axes import BLUE, tidy
+from jboost.plotting.axes import BLUE, name_outputs, tidy
 
 
 def plot_importance(importance: Any, *, top: int = 20, labels: Any = None, ax: Any = None) -> Any:
@@ -21,7 +21,8 @@ def plot_importance(importance: Any, *, top: int = 20, labels: Any = None, ax: A
     top : int, default 20
         Features to show.
     labels : sequence of str, optional
-        Names of the outputs where there is a value for each; their bars are stacked.
+        Names of the outputs where there is a value for each, whose bars are stacked; by default the classes of a
+        classifier.
     ax : matplotlib axes, optional
         Where; new ones by default.
 
@@ -58,7 +59,7 @@ def plot_importance(importance: Any, *, top: int = 20, labels: Any = None, ax: A
     if value.ndim == 1:
         ax.barh(rows, value[order], color=BLUE, alpha=0.85, height=0.7)
     else:
-        _stack(ax, rows, value[order], labels)
+        _stack(ax, rows, value[order], name_outputs(labels, importance.outputs, value.shape[1]))
     if importance.repeats.size:
         repeats = importance.repeats[order]
         ax.plot(
@@ -77,12 +78,8 @@ def plot_importance(importance: Any, *, top: int = 20, labels: Any = None, ax: A
     return ax
 
 
-def _stack(ax: Any, rows: np.ndarray, value: np.ndarray, labels: Any) -> None:
-    n_outputs = value.shape[1]
-    names = [f"output {k}" for k in range(n_outputs)] if labels is None else list(map(str, labels))
-    if len(names) != n_outputs:
-        raise ValueError(f"labels must name {n_outputs} outputs, got {len(names)}")
-    colours = pyplot().get_cmap("viridis")(np.linspace(0.15, 0.9, n_outputs))
+def _stack(ax: Any, rows: np.ndarray, value: np.ndarray, names: list[str]) -> None:
+    colours = pyplot().get_cmap("viridis")(np.linspace(0.15, 0.9, len(names)))
     start = np.zeros(len(rows))
     for k, name in enumerate(names):
         ax.barh(rows, value[:, k], left=start, color=colours[k], height=0.7, label=name)

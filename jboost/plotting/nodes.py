@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jboost._model.cover import node_cover
-from jboost._model.ensemble import Ensemble, check_model
+from jboost._model.ensemble import Ensemble, check_model, name_kind
 from jboost._runtime.arguments import is_whole
 from jboost._runtime.typing import WORD, is_traced
 
@@ -96,7 +96,7 @@ def _model_of(given: Any) -> Ensemble:
     model = given if isinstance(given, Ensemble) else getattr(given, "model_", None)
     if model is None:
         raise TypeError(
-            f"model must be a jboost.Ensemble or a fitted estimator of jboost, got {type(given).__name__}"
+            f"model must be a jboost.Ensemble or a fitted estimator of jboost, got {name_kind(given)}"
         )
     check_model(model)
     if is_traced(model):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from jboost._runtime.arguments import whole_number
-from jboost._runtime.extras import axes_or_new
-from jboost.plotting.axes import INK, PALE, cut_short
+from jboost._runtime.extras import axes_or_new, pyplot
+from jboost.plotting.axes import INK, PALE, cut_short, name_outputs
 from jboost.plotting.nodes import Node, number_text, read_tree, value_text
 
 LEVEL, LEAF = 2.5, 0.44  # inches between levels and between leaves
@@ -16,6 +17,39 @@ FIGURE_SPACE = "\u2007"  # as wide as a digit
 BOLD_PER_SMALL = 0.7  # spaces in bold type that are as wide as a character of the line below
 WIDEST = 30  # letters of a question: longer ones would hide the words on the branches
 THICKEST = 7.0  # points: the branch of all rows
+LESS, MORE = (0.40, 0.58, 0.82), (0.85, 0.45, 0.35)
+DEEPEST = 0.8  # share of a colour that still lets one read
+
+
+@dataclasses.dataclass(frozen=True)
+class _Paint:
+    """The colours of leaves: white, and the more of an output's colour the more it gains over the mean of all."""
+
+    colours: np.ndarray  # [k 3]
+    largest: float
+    leaders: frozenset[int]  # outputs that gain most somewhere
+
+    @classmethod
+    def of(cls, values: list[np.ndarray]) -> _Paint:
+        """Look at what the leaves that are shown add; where splits alone are shown there is nothing to paint."""
+        n_outputs = values[0].size if values else 1
+        if n_outputs == 1:
+            colours, sizes = np.array([MORE]), [abs(float(one[0])) for one in values]
+        else:
+            dark = pyplot().get_cmap("viridis")(np.linspace(0.15, 0.9, n_outputs))[:, :3]
+            colours = 1 + (dark - 1) * 0.65
+            sizes = [float(one.max() - one.mean()) for one in values]
+        leaders = frozenset(int(one.argmax()) for one in values)
+        return cls(colours, max(sizes, default=0.0) or 1.0, leaders)
+
+    def colour(self, value: np.ndarray) -> tuple[float, float, float]:
+        """Mix white with the colour of a leaf: of one output blue for less than nothing, red for more."""
+        if value.size == 1:
+            end, size = (LESS if value[0] < 0 else self.colours[0]), abs(value[0])
+        else:
+            end, size = self.colours[value.argmax()], value.max() - value.mean()
+        red, green, blue = 1 + (np.asarray(end) - 1) * min(size / self.largest, 1.0) * DEEPEST
+        return float(red), float(green), float(blue)
 
 
 def plot_tree(
@@ -40,7 +74,8 @@ def plot_tree(
     -------
     matplotlib axes
         Each split has its gain and cover; a branch is as thick as its share in the cover, and says on which side
-        missing values are. Leaves are coloured by what they add: blue is less, red is more.
+        missing values are. Leaves are coloured by what they add: blue is less, red is more; of several outputs by the
+        one that gains most in the leaf.
 
     Raises
     ------
@@ -65,15 +100,34 @@ def plot_tree(
     size = LEVEL * (depth + 0.9), max(LEAF * (n_rows + 0.6), 1.2)
     scale = 1.0 if ax is None else _scale(ax, size)
     ax = axes_or_new(ax, size)
-    largest = (
-        max((np.abs(node.value).max() for node, _, _ in places if node.value.size == 1), default=0.0) or 1.0
-    )
+    paint = _Paint.of([node.value for node, _, _ in places if not node.children])
     for node, x, y in places:
-        _draw_box(ax, node, x, y, x == depth, largest, scale)
+        _draw_box(ax, node, x, y, x == depth, paint, scale)
+    if len(paint.colours) > 1:
+        names = name_outputs(None, _classes(model), len(paint.colours))
+        _name_colours(ax, names, paint, 7 * scale)
     _draw_branches(ax, root, places, depth, scale)
     ax.set(xlim=(-0.42, depth + 0.42), ylim=(n_rows - 0.4, -0.6))
     ax.axis("off")
     return ax
+
+
+def _classes(given: Any) -> Any:
+    """Return the classes of a classifier, or None."""
+    labels = getattr(given, "classes_", None)
+    return None if not isinstance(labels, np.ndarray) else tuple(map(str, labels))
+
+
+def _name_colours(ax: Any, names: list[str], paint: _Paint, size: float) -> None:
+    """Say which output a colour stands for, of those that lead in a leaf."""
+    from matplotlib.patches import Patch
+
+    found = [
+        Patch(facecolor=paint.colours[k], label=cut_short(names[k], WIDEST)) for k in sorted(paint.leaders)
+    ]
+    ax.legend(
+        handles=found, frameon=False, fontsize=size, loc="upper left", title="gains most", title_fontsize=size
+    )
 
 
 def _scale(ax: Any, size: tuple[float, float]) -> float:
@@ -100,7 +154,7 @@ def _places(root: Node, depth: int) -> list[tuple[Node, int, float]]:
     return found
 
 
-def _draw_box(ax: Any, node: Node, x: float, y: float, is_last: bool, largest: float, scale: float) -> None:
+def _draw_box(ax: Any, node: Node, x: float, y: float, is_last: bool, paint: _Paint, scale: float) -> None:
     box = {
         "boxstyle": "round,pad=0.35,rounding_size=0.25",
         "linewidth": 0.8,
@@ -117,8 +171,7 @@ def _draw_box(ax: Any, node: Node, x: float, y: float, is_last: bool, largest: f
         _write(ax, x, y, f"{question}\n", 9 * scale, bbox=box, fontweight="bold", linespacing=1.15)
         _write(ax, x, y, f"\n{facts}", 7 * scale, color="0.4", linespacing=1.6)
         return
-    share = node.value[0] / largest if node.value.size == 1 else 0.0
-    box |= {"facecolor": _colour(float(share)), "edgecolor": "white"}
+    box |= {"facecolor": paint.colour(node.value), "edgecolor": "white"}
     value = _widened(value_text(node.value), len(cover) - 1)
     _write(ax, x, y, f"{value}\n", 9 * scale, bbox=box)
     _write(ax, x, y, f"\n{cover}", 7 * scale, color="0.35")
@@ -134,13 +187,6 @@ def _write(ax: Any, x: float, y: float, text: str, size: float, **options: Any) 
     ax.text(
         x, y, text, **{"ha": "center", "va": "center", "fontsize": size, "color": INK, "zorder": 3} | options
     )
-
-
-def _colour(share: float) -> tuple[float, float, float]:
-    """Mix white with blue for less than nothing, with red for more."""
-    end = np.array([0.85, 0.45, 0.35]) if share > 0 else np.array([0.40, 0.58, 0.82])
-    red, green, blue = 1 + (end - 1) * min(abs(share), 1.0) * 0.8
-    return float(red), float(green), float(blue)
 
 
 def _draw_branches(

@@ -229,9 +229,16 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
         if self.param_grid is not None:
             found = list(ParameterGrid(self.param_grid))
         else:
-            found = list(
-                ParameterSampler(self.param_distributions, self.n_iter, random_state=self.random_state)
-            )
+            given = self.param_distributions
+            several = given if isinstance(given, list | tuple) else [given]
+            n_iter = self.n_iter
+            if all(
+                isinstance(values, list | tuple | np.ndarray) for one in several for values in one.values()
+            ):
+                n_iter = min(
+                    n_iter, len(ParameterGrid(given))
+                )  # or scikit-learn warns that there are no more
+            found = list(ParameterSampler(given, n_iter, random_state=self.random_state))
         name = "param_distributions" if self.param_grid is None else "param_grid"
         for unknown in sorted({one for setting in found for one in setting} - {*NUMBERS, *CHOICES}):
             raise ValueError(

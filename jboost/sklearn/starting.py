@@ -10,7 +10,7 @@ import numpy as np
 
 from jboost._bins import BinEdges, Features, check_same_edges
 from jboost._bins.arguments import check_missing
-from jboost._model.ensemble import Ensemble
+from jboost._model.ensemble import Ensemble, name_kind
 from jboost._model.linear import LinearModel
 from jboost._spec import Spec
 from jboost.boosting import History
@@ -50,7 +50,7 @@ def start_from(init_model: Any) -> Start:
     if not isinstance(model, Ensemble):
         raise TypeError(
             "init_model must be a jboost.Ensemble, a fitted estimator of jboost or the path of a saved model, got "
-            f"{type(init_model).__name__}"
+            f"{name_kind(init_model)}"
         )
     unknown = np.full(model.n_trees, np.nan, model.base.dtype)
     return Start(model, History(unknown, unknown, model.n_trees - 1), init_model)

@@ -250,9 +250,8 @@ def _metric(metric: Any, loss: Any, valid: Rows | None) -> Metric | None:
 
 def _check(learner: Any, n_estimators: Any, step: Any) -> None:
     if not isinstance(learner, Learner) or isinstance(learner, type):
-        raise TypeError(
-            f"learner must have the methods init, fit and predict (jboost.learners), got {learner!r}"
-        )
+        got = f"the class {learner.__name__}; call it" if isinstance(learner, type) else repr(learner)
+        raise TypeError(f"learner must have the methods init, fit and predict (jboost.learners), got {got}")
     whole_number(n_estimators, "n_estimators", 1)
     check_choice("step", step, get_args(Step))
 
