@@ -66,7 +66,9 @@ def profile(case: Case, growth: str, rows: int, trees: int) -> str:
     """Fit as a case of training does, in a process of its own under the profiler; return the report."""
     with tempfile.TemporaryDirectory() as folder:
         flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_module_re=.*{PROGRAM}.*"
-        flags = {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}"}
+        # JAX's default, whatever the caller's: lines of Python are what operations are told apart by.
+        frames = {"JAX_TRACEBACK_IN_LOCATIONS_LIMIT": "100"}
+        flags = {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}"} | frames
         asked = {"growth": growth, "rows": rows, "trees": trees, "bins": case.bins, "folder": folder}
         done = subprocess.run(
             [sys.executable, str(SCRIPT), "--trace", json.dumps(asked)],

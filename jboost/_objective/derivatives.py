@@ -147,12 +147,16 @@ def check_derivatives(
         if bad.any():
             row, *output = (int(place) for place in np.argwhere(bad)[0])
             where = f"row {row}, output {output[0]}" if output else f"row {row}"
-            raise ValueError(
-                f"loss: the {label} of {name} is not finite at the base score{at} ({where}: "
-                f"{array[row]}); {_advice_on_size(y, used)}write the loss without overflow (exp or cosh of y), 0/0, "
-                "inf - inf or a root or logarithm at 0, and check that y lies in its domain"
+            of_base = _advice_on_base(base, given)
+            of_loss = (
+                f"; {_advice_on_size(y, used)}write the loss without overflow (exp or cosh of y), 0/0, inf - inf or a "
+                "root or logarithm at 0, and check that y lies in its domain"
                 + _advice(loss, label == "second derivative")
-                + _advice_on_base(base, given)
+            )
+            raise ValueError(
+                f"loss: the {label} of {name} is not finite at the base score{at} ({where}: {array[row]})"
+                + (of_loss if given or not of_base else "")
+                + of_base
             )
     if loss.hessian == "first_order":
         return
@@ -192,16 +196,25 @@ def _advice_on_base(base: Any, given: bool) -> str:
         return ""
     if given:
         return "; give a base_score nearer to the target"
-    if np.size(base) == 1:
-        return ""
-    return (
-        "; where an output has run off because the loss falls without end (the scale of a constant target), "
-        "give base_score, or bound that output in the loss"
-    )
+    for output, score in _run_off(base):
+        return (
+            f"; output {output} has run off to {score:.4g}, as the loss falls without end there (the scale or shape of "
+            "a constant y does): give base_score, or bound that output in the loss"
+        )
+    return ""
 
 
-def check_range(g: Any, h: Any, weight: Any) -> None:
-    """Refuse derivatives whose sums are not finite."""
+def _run_off(base: Any) -> Iterator[tuple[int, float]]:
+    """Find outputs that the search for the best constant took to the last place that floats reach: a logarithm."""
+    base = np.ravel(np.asarray(base))
+    edge = np.log(np.finfo(base.dtype).max)
+    for output, score in enumerate(base.tolist()):
+        if base.size > 1 and 0.9 * edge < abs(score) < 1.2 * edge:
+            yield output, score
+
+
+def check_range(g: Any, h: Any, weight: Any, base: Any = None, given: bool = False) -> None:
+    """Refuse derivatives whose sums are not finite; `base` and `given` are for the message, as above."""
     for label, values in (("gradients", g), ("second derivatives", h)):
         values, weight = np.asarray(values), np.asarray(weight)
         total, largest = (
@@ -210,10 +223,11 @@ def check_range(g: Any, h: Any, weight: Any) -> None:
         )
         if total > largest:
             least = 10.0 ** np.ceil(np.log10(total / largest))
+            of_base = _advice_on_base(base, given)
+            of_size = f"; divide the loss, or y if they grow with it, by {least:.0e} or more"
             raise ValueError(
                 f"y is out of the range of {values.dtype}: the {label} of the loss sum to {total:.3g}, above "
-                f"{largest:.3g}; divide the loss, or y if they grow with it, by {least:.0e} or more, or give "
-                "base_score, if a scale or shape of a constant y runs off"
+                f"{largest:.3g}" + (of_size if given or not of_base else "") + of_base
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import jax
@@ -153,6 +154,10 @@ def _one_hot_rows(score: Float[Array, "n k"], j: Array) -> Float[Array, "n k"]:
     return jnp.where(is_hot, jnp.ones_like(score), jnp.zeros_like(score))
 
 
+def _name_of(given: Any) -> str:
+    return str(getattr(given, "name", None) or type(given).__name__)
+
+
 def as_loss(loss: Any) -> Any:
     """Return `loss` as an objective; a plain function of one row is wrapped with the default choices."""
     if isinstance(loss, Objective):
@@ -164,6 +169,12 @@ def as_loss(loss: Any) -> Any:
     if (getattr(loss, "__module__", None) or "").startswith("jboost.losses."):
         name = f"jboost.losses.{getattr(loss, '__name__', '')}"
         raise TypeError(f"loss must be a Loss, and {name} makes one: call it, as in {name}(...)")
+    if getattr(loss, "__name__", None) == "loss" and inspect.ismethod(loss):
+        raise TypeError(
+            f"loss must be a Loss, and the method loss of {_name_of(loss.__self__)} makes one: call it"
+        )
+    if inspect.ismethod(getattr(loss, "loss", None)):
+        raise TypeError(f"loss must be a Loss, and the method loss of {_name_of(loss)} makes one: call it")
     if not callable(loss) or isinstance(loss, type):
         raise TypeError(f"loss must be a Loss or a function loss(score, y) of one row, got {loss!r}")
     code = parametrised(loss).code

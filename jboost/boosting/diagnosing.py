@@ -79,7 +79,7 @@ def find_start(
             raise ValueError(f"constant must return a finite score, got {np.asarray(base)}")
         value, g, h = _derivatives_at(loss, rows, base)
         check_derivatives(loss, value, g, h, rows.weight, np.asarray(base), given is not None, rows.y)
-        check_range(g, h, rows.weight)
+        check_range(g, h, rows.weight, np.asarray(base), given is not None)
     return base, units
 
 
