@@ -177,6 +177,27 @@ def test_a_pass_of_mini_batches_takes_each_row_once():
     assert history.best_step == 40
 
 
+def test_a_pass_of_mini_batches_takes_each_group_once_and_whole():
+    def of_group(score, y, mask):  # which knows how many rows there are
+        return jnp.where(mask, score * y, 0).sum() * mask.sum().astype(score.dtype)
+
+    ids = np.repeat(
+        np.arange(13), [3] * 8 + [5] * 5
+    )  # two classes of sizes; a batch has two of the one, one of the other
+    X, y, weight = rows()[0][:49], 2.0 ** (np.arange(49) % 10), np.where(ids < 12, 1.0, 0.0)
+    mixed = np.random.default_rng(1).permutation(49)
+    X, y, weight, ids = X[mixed], y[mixed], weight[mixed], ids[mixed]
+    model, loss = model_of(), jboost.GroupLoss(of_group)
+    options = {"by": ("base",), "optimizer": SGD, "batch_size": 11, "sample_weight": weight, "groups": ids}
+    moved = [finetune(model, loss, X, y, steps=steps, **options)[0].base - model.base for steps in (4, 8)]
+    in_all = sum(y[ids == one].sum() * (ids == one).sum() for one in range(12)) / 11
+    np.testing.assert_allclose(np.ravel(moved), -in_all * np.array([1, 2]), rtol=1e-5)
+    _, history = finetune(model, loss, X, y, steps=8, **options | {"optimizer": optax.sgd(0.0)})
+    means = history.train_loss[:8].reshape(2, 4)
+    np.testing.assert_allclose(*means.mean(axis=1), rtol=1e-5)
+    assert len(np.unique(np.round(means, 3))) > 4  # another order in the second pass
+
+
 def test_the_best_numbers_on_the_validation_rows_are_kept():
     X, y = rows()
     train, valid = (X[:30], -y[:30]), (X[60:], y[60:], None, np.full(60, 0.1))

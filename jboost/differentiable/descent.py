@@ -17,12 +17,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jboost._objective.derivatives import value_by_row
-from jboost._objective.rows import Rows, take_rows
+from jboost._objective.rows import Rows
 from jboost._objective.units import nearest_power_of_two
 from jboost._runtime.programs import program
 from jboost._runtime.typing import as_array, pytree, static_field
 from jboost.boosting.best_round import signed
 from jboost.boosting.pacing import in_chunks, progress_bar
+from jboost.differentiable.batches import GroupBatches, RowBatches
 from jboost.differentiable.optimizers import import_optax
 from jboost.metrics import Metric
 
@@ -55,10 +56,10 @@ class Task:
     rates: Parameters | None  # of the default optimizer's steps; None with one of the user's
     n_steps: Int[Array, ""]
     patience: Int[Array, ""]  # judgements without a better one after which to stop
+    batches: RowBatches | GroupBatches | None  # None: all rows in every step
     score: Callable[[Any, Any], Array] = static_field()  # (model, inputs) -> float [n k], without offsets
     distance: Callable[[Any, Any], Array] = static_field()  # (model, start) -> float [k]
     optimizer: Any = static_field()
-    batch_size: int | None = static_field()
 
 
 @pytree
@@ -69,7 +70,7 @@ class State:
     parameters: Parameters
     memory: Any  # of the optimizer
     unit: Parameters  # that gradients are measured in by the default optimizer
-    order: Int[Array, " n"] | None  # of the rows in this pass, those of weight 0 last; None: no mini-batches
+    order: Any  # of the rows or groups in this pass; None: no mini-batches
     key: Key[Array, ""]
     kept: Parameters  # the best so far
     best: Float[Array, ""]
@@ -90,13 +91,13 @@ class Trace:
 def first_state(task: Task, parameters: Parameters, key: Any) -> State:
     """Return the state before the first step."""
     dtype = task.rows.weight.dtype
-    zero, n_rows = as_array(np.zeros((), np.int32)), task.rows.weight.size
+    zero = as_array(np.zeros((), np.int32))
     return State(
         step=zero,
         parameters=parameters,
         memory=jax.jit(task.optimizer.init)(parameters),
         unit={name: as_array(np.ones(_unit_shape(name, one), dtype)) for name, one in parameters.items()},
-        order=None if task.batch_size is None else as_array(np.arange(n_rows, dtype=np.int32)),
+        order=None if task.batches is None else task.batches.blank(task.rows),
         key=key,
         kept=parameters,
         best=as_array(np.asarray(np.inf, dtype)),
@@ -108,7 +109,7 @@ def first_state(task: Task, parameters: Parameters, key: Any) -> State:
 
 def step(task: Task, state: State) -> tuple[State, tuple[Array, Array, Array]]:
     """Judge the numbers as they are, then move them; return what `Trace` holds of a step, before it."""
-    n_batches = _n_batches(task)
+    n_batches = jnp.ones((), jnp.int32) if task.batches is None else task.batches.n
     order, rows, inputs = _batch(task, state, n_batches)
 
     def objective(parameters: Parameters) -> tuple[Array, Array]:
@@ -141,27 +142,18 @@ def scores(score_of: Any, model: Any, rows: Rows, inputs: Any) -> Float[Array, "
     return score if rows.offset is None else score + rows.offset
 
 
-def _n_batches(task: Task) -> Any:
-    if task.batch_size is None:
-        return jnp.ones((), jnp.int32)
-    present = (task.rows.weight > 0).sum(dtype=jnp.int32)
-    return jnp.maximum(present // jnp.int32(task.batch_size), 1)
-
-
-def _batch(task: Task, state: State, n_batches: Array) -> tuple[Array | None, Rows, Any]:
+def _batch(task: Task, state: State, n_batches: Array) -> tuple[Any, Rows, Any]:
     """Take the rows of the step: all, or the next in an order that is drawn anew for each pass."""
-    if task.batch_size is None:
+    batches = task.batches
+    if batches is None:
         return None, task.rows, task.inputs
-    place, weight = state.step % n_batches, task.rows.weight
+    place = state.step % n_batches
 
-    def drawn() -> Array:
-        number = jax.random.uniform(jax.random.fold_in(state.key, state.step), weight.shape, weight.dtype)
-        return jnp.argsort(jnp.where(weight > 0, number, 2)).astype(jnp.int32)
+    def drawn() -> Any:
+        return batches.draw(jax.random.fold_in(state.key, state.step), task.rows)
 
     order = jax.lax.cond(place == 0, drawn, lambda: state.order)
-    chosen = jax.lax.dynamic_slice_in_dim(order, place * task.batch_size, task.batch_size)
-    y, weight, offset = take_rows((task.rows.y, weight, task.rows.offset), chosen)
-    return order, Rows(y, weight, offset), jax.tree.map(lambda array: array[..., chosen], task.inputs)
+    return order, *batches.take(order, place, task.rows, task.inputs)
 
 
 def _mean_loss(loss: Any, score: Float[Array, "n k"], rows: Rows) -> Float[Array, ""]:
@@ -200,7 +192,7 @@ def _judged(task: Task, state: State, value: Array, metric: Array, is_due: Array
     else:
         judged, is_judged = value, jnp.ones((), bool)
     better = sound & is_judged & (judged < state.best)  # false for NaN
-    if task.valid is None and task.batch_size is not None:
+    if task.valid is None and task.batches is not None:
         better = sound
     kept = jax.tree.map(lambda new, old: jnp.where(better, new, old), state.parameters, state.kept)
     return dataclasses.replace(

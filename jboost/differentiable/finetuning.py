@@ -15,6 +15,7 @@ from jboost._model.ensemble import Ensemble, check_model
 from jboost._objective.group import GroupLoss
 from jboost._objective.loss import as_loss
 from jboost._objective.resolve import resolve
+from jboost._objective.rows import Rows
 from jboost._runtime.arguments import as_key, as_target, whole_number
 from jboost._runtime.caller import moves_arrays, warn
 from jboost._runtime.extras import check_optimizer
@@ -24,6 +25,7 @@ from jboost.boosting.on_host import check_not_traced
 from jboost.boosting.preparing import RowArguments, make_problem
 from jboost.boosting.rounds import Problem
 from jboost.boosting.trials import try_metric
+from jboost.differentiable.batches import GroupBatches, RowBatches
 from jboost.differentiable.descent import Task, descend, first_state
 from jboost.differentiable.optimizers import adam_without_rate, import_optax
 from jboost.differentiable.parameters import chosen, rates
@@ -127,8 +129,9 @@ def finetune(
     sample_weight, offset, groups
         As in `jboost.fit`.
     batch_size : int, optional
-        Rows of a step, drawn anew in each pass over the rows; all rows unless it is given, and for losses of groups or
-        of all rows. Validation rows are then judged once a pass.
+        Rows of a step, drawn anew in each pass over the rows; all rows unless it is given, and for losses of all rows.
+        For a `GroupLoss` whole groups are drawn, some of each class of sizes, so that a step has about so many rows.
+        Validation rows are then judged once a pass.
     key : JAX key or int, optional
         For the order of the rows; `jax.random.key(0)` by default.
     n_iter_no_change : int, optional
@@ -213,7 +216,7 @@ def finetune(
         given = RowArguments(Binned(bins, model.edges, True), y, sample_weight, offset, groups, OF_ROWS)
         problem = make_problem(resolved, given, Spec(), Hyper(), valid, metric)
         _check_outputs(model, problem)
-        size = _batch_size(batch_size, problem)
+        _check_batch_size(batch_size, problem)
         if problem.metric is not None and problem.valid is not None:
             try_metric(problem.metric, problem.valid, problem.loss.n_outputs)
         of_valid = None if valid is None else valid[0]
@@ -226,7 +229,7 @@ def finetune(
             optimizer=adam_without_rate() if optimizer is None else optimizer,
             n_steps=as_array(np.int32(steps)),
             patience=as_array(np.int32(patience)),
-            batch_size=size,
+            batches=None if batch_size is None else _batches(task.rows, int(batch_size)),
         )
         start = first_state(task, numbers, key)
         state, losses, metrics = descend(task, start, verbose)
@@ -258,10 +261,10 @@ def _non_negative(name: str, value: Any) -> float:
     return float(value)
 
 
-def _batch_size(batch_size: Any, problem: Problem) -> int | None:
+def _check_batch_size(batch_size: Any, problem: Problem) -> None:
     if batch_size is None:
-        return None
-    if problem.loss.needs_all_rows:
+        return
+    if problem.loss.needs_all_rows and problem.train.groups is None:
         raise ValueError(
             f"batch_size must be None for a {type(problem.loss).__name__}, whose rows depend on each other"
         )
@@ -269,7 +272,10 @@ def _batch_size(batch_size: Any, problem: Problem) -> int | None:
     n_rows = int((np.asarray(problem.train.weight) > 0).sum())
     if size > n_rows:
         raise ValueError(f"batch_size must be at most the number of rows with weight, {n_rows}, got {size}")
-    return size
+
+
+def _batches(rows: Rows, size: int) -> RowBatches | GroupBatches:
+    return RowBatches.of(rows, size) if rows.groups is None else GroupBatches.of(rows, size)
 
 
 def _check_outputs(model: Any, problem: Problem) -> None:
@@ -316,9 +322,7 @@ def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> No
             f"{losses.dtype} or differ by too little",
             RuntimeWarning,
         )
-    of_pass = 1
-    if task.batch_size is not None:
-        of_pass = max(int((np.asarray(task.rows.weight) > 0).sum()) // task.batch_size, 1)
+    of_pass = 1 if task.batches is None else int(task.batches.n)
     first, end = losses[:of_pass], losses[-of_pass:].mean()
     noise = NOISE * first.std() / np.sqrt(of_pass)
     if end > first.mean() + ROSE * max(abs(first.mean()), abs(losses.min())) + noise:

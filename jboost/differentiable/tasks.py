@@ -39,8 +39,8 @@ def make_task(model: Any, problem: Problem, X: Any, of_valid: Any, numbers_per_r
     none = as_array(np.int32(0))
     return Task(
         model=model, rows=pad_rows(train, size), inputs=inputs, valid=watched, loss=loss, metric=metric,
-        stiffness=None, rates=None, n_steps=none, patience=none, score=score, distance=distance, optimizer=None,
-        batch_size=None,
+        stiffness=None, rates=None, n_steps=none, patience=none, batches=None, score=score, distance=distance,
+        optimizer=None,
     )  # fmt: skip
 
 
