@@ -25,7 +25,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # state. Public functions have their own checks and messages.
 INNER = ["_fixed_point", "_sampling", "_split", "_tree", "_objective", "_model.scoring", "boosting.rounds"]
 INNER += ["textbook.voting"]
-INNER += [f"differentiable.{name}" for name in ("batches", "descent", "hard", "parameters", "routing", "tasks")]
+INNER += [
+    f"differentiable.{name}" for name in ("batches", "descent", "hard", "parameters", "routing", "tasks")
+]
 INNER += ["explain.reach"]
 INNER += [f"_histogram.{name}" for name in ("joined", "matmul", "native", "xla")]
 

@@ -188,11 +188,18 @@ def test_a_pass_of_mini_batches_takes_each_group_once_and_whole():
     mixed = np.random.default_rng(1).permutation(49)
     X, y, weight, ids = X[mixed], y[mixed], weight[mixed], ids[mixed]
     model, loss = model_of(), jboost.GroupLoss(of_group)
-    options = {"by": ("base",), "optimizer": SGD, "batch_size": 11, "sample_weight": weight, "groups": ids}
+    options: dict[str, Any] = {
+        "by": ("base",),
+        "optimizer": SGD,
+        "batch_size": 11,
+        "sample_weight": weight,
+        "groups": ids,
+    }
     moved = [finetune(model, loss, X, y, steps=steps, **options)[0].base - model.base for steps in (4, 8)]
     in_all = sum(y[ids == one].sum() * (ids == one).sum() for one in range(12)) / 11
     np.testing.assert_allclose(np.ravel(moved), -in_all * np.array([1, 2]), rtol=1e-5)
-    _, history = finetune(model, loss, X, y, steps=8, **options | {"optimizer": optax.sgd(0.0)})
+    options["optimizer"] = optax.sgd(0.0)
+    _, history = finetune(model, loss, X, y, steps=8, **options)
     means = history.train_loss[:8].reshape(2, 4)
     np.testing.assert_allclose(*means.mean(axis=1), rtol=1e-5)
     assert len(np.unique(np.round(means, 3))) > 4  # another order in the second pass
