@@ -29,7 +29,11 @@ def pyplot() -> Any:
 
 def axes_or_new(ax: Any, size: tuple[float, float]) -> Any:
     """Return the axes that were given, or new ones of a size in inches."""
-    return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+    if ax is None:
+        return pyplot().subplots(figsize=size, layout="constrained")[1]
+    if not hasattr(ax, "get_window_extent"):
+        raise TypeError(f"ax must be matplotlib axes or None, got {type(ax).__name__}")
+    return ax
 
 
 def _imported(module: str, needed_by: str) -> Any:
