@@ -340,6 +340,9 @@ def test_wrong_arguments_are_refused():
     for bad in (X.astype(str), X.astype("M8[s]"), X + 1j):  # NumPy would make numbers of them
         with pytest.raises((TypeError, ValueError), match=r"X must hold (real )?numbers"):
             fit(learners.splines(3), bad, Y)
+    for learner in (learners.Linear(), learners.splines(3)):
+        with pytest.raises(TypeError, match=r"X must be concrete for learners\..*, got a traced array"):
+            jax.eval_shape(lambda X, learner=learner: fit(learner, X, Y), X)
     with pytest.raises(ValueError, match="X must not be empty"):
         fit(learners.Linear(), X[:0], Y)
     with pytest.raises(ValueError, match="X must have 120 rows, as many as y, got 50"):

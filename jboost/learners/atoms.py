@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 from jboost._runtime.arguments import whole_number
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import as_array, pytree, static_field
-from jboost.learners.learner import finite_columns
+from jboost.learners.learner import check_concrete, finite_columns
 
 Dictionary = Callable[[Any, Float[Array, "n f"]], Float[Array, "n a"]]
 
@@ -63,8 +63,10 @@ class Atoms(ByValue):
     def init(self, key: Array, X: Any, known: Any = None) -> tuple[Any, Float[Array, "n a"]]:
         """Evaluate all atoms."""
         values = as_array(finite_columns(X, "Atoms", known is not None), float)
-        if known is None:
-            known = () if self.know is None else self.know(np.asarray(values))
+        if known is None and self.know is not None:
+            check_concrete(values, "Atoms with `know`")
+            known = self.know(np.asarray(values))
+        known = () if known is None else known
         return known, self.expand(known, values)
 
     def fit(

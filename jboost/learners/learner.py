@@ -80,6 +80,14 @@ def finite_columns(X: Any, learner: str, is_known: bool) -> Float[np.ndarray | A
     return values
 
 
+def check_concrete(X: Any, learner: str) -> None:
+    """Raise where a learner that looks at the training rows on the host is given traced ones."""
+    if is_traced(X):
+        raise TypeError(
+            f"X must be concrete for learners.{learner}, which looks at it on the host, got a traced array"
+        )
+
+
 def standard_columns(X: Any, learner: str, known: Any) -> tuple[Any, Float[Array, "n f"]]:
     """Return the mean and the deviation of each column, unless they are known, and the columns by them.
 
@@ -87,6 +95,7 @@ def standard_columns(X: Any, learner: str, known: Any) -> tuple[Any, Float[Array
     """
     values = finite_columns(X, learner, known is not None)
     if known is None:
+        check_concrete(values, learner)
         host = np.asarray(values, np.float64)
         deviation = host.std(axis=0)
         known = as_array(host.mean(axis=0), float), as_array(np.where(deviation > 0, deviation, 1), float)
