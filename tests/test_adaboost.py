@@ -307,6 +307,11 @@ def test_bad_input(given, error, message):
         adaboost(**(arguments | given))
 
 
+def test_an_estimator_without_rounds_is_told_so():
+    with pytest.raises(ValueError, match=r"^n_estimators must be at least 1, got 0"):
+        AdaBoostClassifier(0).fit([[0.0], [1.0]], [0, 1])
+
+
 @pytest.mark.slow
 @parametrize_with_checks([AdaBoostClassifier(10, max_depth=2, learning_rate=0.5, max_bins=15)])
 def test_scikit_learn_checks(estimator, check):

@@ -9,12 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy.optimize import minimize_scalar
+from scipy.sparse import csc_matrix, csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 import jboost
 from jboost import Hyper, Spec, boost, learners, losses
+from jboost._bins.order import take_rows
 from jboost.textbook import stages
 
 N = 120
@@ -24,6 +27,11 @@ Y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * RNG.normal(size=N)
 LABEL = (Y > 0.2).astype(float)
 WEIGHT = RNG.uniform(0.5, 2, N)
 PLAIN = Hyper(learning_rate=0.5, reg_lambda=0.0, min_child_weight=0.0)
+
+
+class InitOfRows(learners.Linear):
+    def init(self, key, X, known=None):
+        return jnp.asarray(X)
 
 
 def waves(known, X):
@@ -329,6 +337,18 @@ def test_wrong_arguments_are_refused():
         fit(learners.Linear(), X, Y, learning_rate=0.0)
     with pytest.raises(ValueError, match=r"X must be finite for learners.Linear, got nan in row 0, column 1"):
         fit(learners.Linear(), np.where(np.eye(N, 3, 1) > 0, np.nan, X), Y)
+    for bad in (X.astype(str), X.astype("M8[s]"), X + 1j):  # NumPy would make numbers of them
+        with pytest.raises((TypeError, ValueError), match=r"X must hold (real )?numbers"):
+            fit(learners.splines(3), bad, Y)
+    for learner in (learners.Linear(), learners.splines(3)):
+        with pytest.raises(TypeError, match=r"X must be concrete for learners\..*, got a traced array"):
+            jax.eval_shape(lambda X, learner=learner: fit(learner, X, Y), X)
+    with pytest.raises(ValueError, match="X must not be empty"):
+        fit(learners.Linear(), X[:0], Y)
+    with pytest.raises(ValueError, match="X must have 120 rows, as many as y, got 50"):
+        fit(learners.Linear(), X[:50], Y, sample_weight=np.arange(N))
+    with pytest.raises(TypeError, match=r"learner\.init must return a tuple, .*, got ArrayImpl"):
+        fit(InitOfRows(), X, Y)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="reg_lambda must be between 0"):
         fit(learners.Linear(-1.0), X, Y)
     with pytest.raises(TypeError, match=r"optimizer must be an optax\.GradientTransformation"):
@@ -371,3 +391,33 @@ def test_columns_of_a_frame_are_read_by_name_and_counted(learner):
         model.predict(FRAME.rename(columns={"p": "z"}))
     with pytest.raises(ValueError, match="X must have the 3 columns of fit, got 1"):
         model.predict(FRAME.to_numpy()[:, :1])
+    np.testing.assert_array_equal(model.predict(FRAME[:0]), [])
+    shifted = np.asarray(model.predict(FRAME, y)) - np.asarray(score)
+    np.testing.assert_allclose(shifted, y, atol=1e-5)
+    for offset, wrong in ((y[:3], r"offset must have shape \(40,\)"), (np.nan * y, "offset must be finite")):
+        with pytest.raises(ValueError, match=wrong):
+            model.predict(FRAME, offset)
+    np.testing.assert_array_equal(model.predict(csr_matrix(FRAME)), score)
+
+
+def test_rows_that_count_stay_what_they_are():
+    there = np.arange(40) % 2 == 0
+    values = FRAME.to_numpy()[there]
+    masked = np.ma.masked_greater(FRAME.to_numpy(), 1)
+    assert take_rows(masked, there).count() == masked[there].count() < values.size
+    assert take_rows(FRAME.to_numpy().tolist(), there) == values.tolist()
+    pd.testing.assert_frame_equal(take_rows(FRAME, there), FRAME.iloc[::2])
+    assert take_rows(pl.from_pandas(FRAME), there).columns == ["p", "q", "r"]
+    for X in (csr_matrix(FRAME), csc_matrix(FRAME)):
+        np.testing.assert_array_equal(take_rows(X, there).toarray(), values)
+    for X in (pd.DataFrame(FRAME.to_numpy()), jnp.asarray(FRAME), pl.from_pandas(FRAME)):
+        np.testing.assert_allclose(take_rows(X, there), values, rtol=1e-6)
+
+
+def test_a_column_far_from_zero_keeps_its_digits():
+    """In float32, 1e9 has a neighbour at 1e9 + 64."""
+    known, rows = learners.Linear().init(jax.random.key(0), X + 1e9)
+    expected = (X - X.mean(axis=0)) / X.std(axis=0)
+    spread = np.ptp(np.asarray(rows) - expected, axis=0)  # a constant takes up how the mean was rounded
+    assert (spread < 1e-5).all()
+    np.testing.assert_array_equal(learners.Linear().init(jax.random.key(0), X + 1e9, known)[1], rows)

@@ -286,7 +286,7 @@ def test_what_does_not_fit_is_refused():
         search.fit(X, y)
     with pytest.raises(ValueError, match="encoding must be one of 'ordered', 'crossed', got 'plain'"):
         bin_by_target(X, y, encoding="plain")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="y must hold finite numbers"):
+    with pytest.raises(ValueError, match="y must hold finite numbers for statistics, got nan in row 299"):
         bin_by_target(X, np.append(y[1:], np.nan))
     with pytest.raises(ValueError, match=r"y must have shape \[300\] or \[300 k\]"):
         bin_by_target(X, y[1:])
@@ -299,10 +299,18 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="prior must be a number, or one for each column"):
         jboost.ordered_statistics([0, 1], [1.0, 2.0], [0, 1], prior=[0.0, 1.0])
     assert jboost.ordered_statistics(*np.zeros((3, 0), int), prior=0.0).shape == (0,)
-    with pytest.raises(ValueError, match="order must hold each of the row numbers 0 to 2 once"):
+    with pytest.raises(
+        ValueError, match="order must hold each of the row numbers 0 to 2 once, got 0 in row 1"
+    ):
         jboost.ordered_statistics([0, 0, 1], [1.0, 2.0, 3.0], [0, 0, 2], prior=0.0)
-    with pytest.raises(ValueError, match="prior must hold finite numbers"):
+    with pytest.raises(ValueError, match="prior must hold finite numbers, got nan"):
         jboost.ordered_statistics([0, 1], [1.0, 2.0], [0, 1], prior=np.nan)
+    with pytest.raises(ValueError, match="target must hold finite numbers, got inf in row 1"):
+        jboost.ordered_statistics([0, 1], [1.0, np.inf], [0, 1], prior=0.0)
+    with pytest.raises(
+        ValueError, match=r"sample_weight must hold numbers of at least 0, got -2\.0 in row 0"
+    ):
+        jboost.ordered_statistics([0, 1], [1.0, 1.0], [0, 1], prior=0.0, sample_weight=[-2.0, 1.0])
     with pytest.raises(TypeError, match="category must hold whole numbers"):
         jax.jit(lambda y: jboost.ordered_statistics([0.5, 1.0], y, [0, 1], prior=0.0))(np.ones(2))
     with pytest.raises(

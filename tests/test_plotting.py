@@ -227,6 +227,11 @@ def test_bad_arguments_are_named():
             ValueError,
             "metric must be among 'mae'",
         ),
+        (
+            lambda: plotting.plot_tree(model, 0, ax=no_number),
+            TypeError,
+            "ax must be matplotlib axes or None, got str",
+        ),
         (lambda: plotting.plot_importance([1.0]), TypeError, "importance must be what"),
         (lambda: plotting.plot_importance(explain.importance(model), top=0), ValueError, "top must be"),
         (lambda: plotting.plot_dependence([1.0]), TypeError, "dependence must be what"),

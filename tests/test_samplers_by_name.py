@@ -234,6 +234,8 @@ def test_wrong_arguments_are_refused():
         samplers.bayesian_bootstrap(-1.0)
     with pytest.raises(ValueError, match=r"strata must have shape \[n\]"):
         samplers.stratified(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="strata must hold finite numbers or strings, got nan in row 1"):
+        samplers.stratified([0.0, np.nan])
     with pytest.raises(
         ValueError, match=r"sampler must be a function, or one of 'bayesian_bootstrap', .*got 'gosh'"
     ):

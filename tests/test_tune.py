@@ -193,6 +193,8 @@ def test_descent_is_that_of_a_loop_by_hand():
     np.testing.assert_allclose(history.valid_metric[-1], found.risk[found.best], rtol=1e-7)
     assert "learning_rate=" in repr(found)
     assert len(found.plot()) == 6
+    with pytest.raises(TypeError, match="ax must be matplotlib axes or None, got int"):
+        found.plot(3)
 
 
 @x64

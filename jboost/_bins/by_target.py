@@ -16,6 +16,7 @@ from jboost._bins.edges import Features
 from jboost._bins.finding import as_edges, find_column, map_columns
 from jboost._bins.ordered import (
     category_statistics,
+    check_finite,
     check_prior_weight,
     crossed_statistics,
     in_average_rows,
@@ -152,10 +153,9 @@ def _rows(y: Any, sample_weight: Any, n: int, prior_weight: Any, seed: Any) -> _
     if target.ndim not in (1, 2) or len(target) != n or not target.size:
         raise ValueError(f"y must have shape [{n}] or [{n} k], as X has {n} rows, got {target.shape}")
     weight = check_weight(sample_weight, n, "sample_weight")
-    counted = np.flatnonzero(weight)
-    target, weight = target.reshape(n, -1)[counted], weight[counted]
-    if not np.isfinite(target).all():
-        raise ValueError("y must hold finite numbers for statistics, got others")
+    counted, target = np.flatnonzero(weight), target.reshape(n, -1)
+    check_finite(np.where(weight[:, None] > 0, target, 0), "y", "finite numbers for statistics")
+    target, weight = target[counted], weight[counted]
     check_prior_weight(prior_weight)
     try:
         order = np.random.default_rng(seed).permutation(counted.size)

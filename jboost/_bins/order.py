@@ -56,3 +56,16 @@ def in_order(X: Any, names: tuple[str, ...] | None, width: int | None) -> Any:
     if None not in (width, found) and width != found:
         raise ValueError(f"X must have the {width} columns of fit, got {found}")
     return X
+
+
+def take_rows(X: Any, there: np.ndarray) -> Any:
+    """Return the rows of a matrix or a data frame where it is true, as what they are."""
+    if isinstance(X, list | tuple):
+        return [row for row, counts in zip(X, there, strict=True) if counts]
+    if names_of(X) is not None:
+        import narwhals.stable.v2 as nw
+
+        return nw.from_native(X).filter(there.tolist()).to_native()
+    if scipy.sparse.issparse(X):
+        return X.tocsr()[there]
+    return (X if isinstance(X, np.ndarray) or hasattr(X, "columns") else np.asarray(X))[there]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jboost._runtime.arguments import on_host
+from jboost._runtime.arguments import first_bad, on_host
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.typing import is_traced
 
@@ -120,15 +120,36 @@ def _whole_numbers(given: Any, name: str) -> Any:
 
 def _check_values(target: Any, order: Any, weight: Any, prior: Any, a: Any) -> None:
     """Look at the values of what is not traced."""
-    for name, array in (("target", target), ("prior", prior), ("sample_weight", weight)):
-        if not is_traced(array) and not np.isfinite(np.asarray(array, np.float64)).all():
-            raise ValueError(f"{name} must hold finite numbers, got others")
-    if not is_traced(order) and not np.array_equal(np.sort(order), np.arange(len(order))):
-        raise ValueError(f"order must hold each of the row numbers 0 to {len(order) - 1} once, got others")
-    if not is_traced(weight) and not (np.asarray(weight) >= 0).all():
-        raise ValueError("sample_weight must hold numbers of at least 0, got others")
+    if not is_traced(prior) and not np.isfinite(prior).all():
+        raise ValueError(f"prior must hold finite numbers, got {np.asarray(prior).tolist()}")
+    for name, array in (("target", target), ("sample_weight", weight)):
+        if not is_traced(array):
+            check_finite(array, name)
+    if not is_traced(order):
+        _check_order(np.asarray(order))
+    if not is_traced(weight) and not (good := np.asarray(weight) >= 0).all():
+        raise ValueError(
+            f"sample_weight must hold numbers of at least 0, got {first_bad(np.asarray(weight), good)}"
+        )
     if not is_traced(a):
         check_prior_weight(a)
+
+
+def check_finite(values: Any, name: str, what: str = "finite numbers") -> None:
+    """Raise unless the numbers of a concrete array are finite."""
+    values = np.asarray(values, np.float64)
+    if not (good := np.isfinite(values)).all():
+        raise ValueError(f"{name} must hold {what}, got {first_bad(values, good)}")
+
+
+def _check_order(order: np.ndarray) -> None:
+    """Raise unless each row number is there once."""
+    good = (order >= 0) & (order < order.size)
+    good &= np.isin(np.arange(order.size), np.unique(order, return_index=True)[1])  # where one comes first
+    if not good.all():
+        raise ValueError(
+            f"order must hold each of the row numbers 0 to {order.size - 1} once, got {first_bad(order, good)}"
+        )
 
 
 def check_prior_weight(a: Any, name: str = "prior_weight") -> None:

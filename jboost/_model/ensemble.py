@@ -285,15 +285,16 @@ def edges_layout(edges: BinEdges, has_missing: bool = True) -> Layout:
 def check_type(model: Any) -> None:
     """Raise unless the argument is a model, or a batch of them."""
     if not isinstance(model, Ensemble):
-        hint = ": pass its attribute model_" if hasattr(model, "model_") else ""
-        raise TypeError(f"model must be a jboost.Ensemble, got {name_kind(model)}{hint}")
+        raise TypeError(f"model must be a jboost.Ensemble, got {name_kind(model)}")
 
 
 def name_kind(given: Any) -> str:
-    """Name the type of what is no model of trees, and say what it is instead."""
+    """Name the type of what is no model of trees, and say what it is instead, or where the model is."""
     name = type(given).__name__
+    if hasattr(given, "model_"):
+        return f"{name}: pass its attribute model_"
     if hasattr(given, "get_params"):
-        return name if hasattr(given, "model_") else f"{name} that was not fitted"
+        return f"{name} that was not fitted"
     return (
         f"{name}, a model of another kind with a method predict of its own"
         if hasattr(given, "predict")

@@ -78,7 +78,7 @@ def check_weight(weight: Any, n_rows: int, name: str, of_each: str = "row") -> F
     values = given.astype(np.float64)
     if not np.isfinite(values).all() or (values < 0).any():
         raise ValueError(
-            f"{name} must be finite and non-negative, got {_first_bad(values, values >= 0, of_each)}"
+            f"{name} must be finite and non-negative, got {first_bad(values, values >= 0, of_each)}"
         )
     if not values.any():
         raise ValueError(f"{name} must hold a weight above zero, got zero for every {of_each}")
@@ -103,7 +103,7 @@ def as_offset(offset: Any, n_rows: int, n_outputs: int, name: str) -> Float[Arra
         with np.errstate(over="ignore"):
             good = np.isfinite(array.astype(dtype))
         if not good.all():
-            raise ValueError(f"{name} must be finite in {dtype}, got {_first_bad(array, good)}")
+            raise ValueError(f"{name} must be finite in {dtype}, got {first_bad(array, good)}")
     return as_array(array.reshape(n_rows, n_outputs), float)
 
 
@@ -210,7 +210,7 @@ def _as_leaf(leaf: Any, name: str, allow_nan: bool) -> Array:
     if isinstance(array, np.ndarray):
         good = np.isfinite(array) | np.isnan(array) if allow_nan else np.isfinite(array)
         if not good.all():
-            raise ValueError(f"{name} must be finite, got {_first_bad(array, good)}")
+            raise ValueError(f"{name} must be finite, got {first_bad(array, good)}")
         _warn_of_lost_digits(array, name)
     return as_array(given, float)
 
@@ -293,6 +293,7 @@ def _warn_of_lost_digits(values: np.ndarray, name: str) -> None:
         )
 
 
-def _first_bad(values: np.ndarray, good: np.ndarray, of_each: str = "row") -> str:
+def first_bad(values: np.ndarray, good: np.ndarray, of_each: str = "row") -> str:
+    """Say, for the end of a message, what the first value that is infinite or not good is, and where."""
     where = np.argwhere(~(good & ~np.isinf(values)))[0]
     return f"{values[tuple(where)]} in {of_each} {where[0]}"

@@ -29,7 +29,16 @@ def pyplot() -> Any:
 
 def axes_or_new(ax: Any, size: tuple[float, float]) -> Any:
     """Return the axes that were given, or new ones of a size in inches."""
-    return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+    if ax is None:
+        return pyplot().subplots(figsize=size, layout="constrained")[1]
+    check_axes(ax)
+    return ax
+
+
+def check_axes(ax: Any) -> None:
+    """Raise unless these are axes of matplotlib's."""
+    if not hasattr(ax, "get_window_extent"):
+        raise TypeError(f"ax must be matplotlib axes or None, got {type(ax).__name__}")
 
 
 def _imported(module: str, needed_by: str) -> Any:

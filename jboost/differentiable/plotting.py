@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jboost._runtime.extras import pyplot
+from jboost._runtime.extras import check_axes, pyplot
 
 if TYPE_CHECKING:
     from jboost.differentiable.tuned import Tuned
@@ -18,6 +18,7 @@ def plot_tuned(found: Tuned, ax: Any) -> Any:
     """Draw the risk by step, and each number that was tuned, with a mark at the best step."""
     steps = np.arange(1, len(found.risk) + 1)
     if ax is not None:
+        check_axes(ax)
         _draw(ax, steps, found.risk, found)
         ax.set(xlabel="step", ylabel=found.name)
         return ax

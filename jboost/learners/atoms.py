@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 from jboost._runtime.arguments import whole_number
 from jboost._runtime.parametrised import ByValue
 from jboost._runtime.typing import as_array, pytree, static_field
-from jboost.learners.learner import finite_columns
+from jboost.learners.learner import check_concrete, finite_columns
 
 Dictionary = Callable[[Any, Float[Array, "n f"]], Float[Array, "n a"]]
 
@@ -62,9 +62,11 @@ class Atoms(ByValue):
 
     def init(self, key: Array, X: Any, known: Any = None) -> tuple[Any, Float[Array, "n a"]]:
         """Evaluate all atoms."""
-        values = finite_columns(X, "Atoms")
-        if known is None:
-            known = () if self.know is None else self.know(np.asarray(values))
+        values = as_array(finite_columns(X, "Atoms", known is not None), float)
+        if known is None and self.know is not None:
+            check_concrete(values, "Atoms with `know`")
+            known = self.know(np.asarray(values))
+        known = () if known is None else known
         return known, self.expand(known, values)
 
     def fit(
@@ -149,7 +151,7 @@ class _Hinges:
         knots, width = known  # [f t], [f]
         apart = (X[:, :, None] - knots[None]) / width[None, :, None]
         sides = [jnp.where(side > 0, side**self.degree, 0) for side in (apart, -apart)]
-        return jnp.concatenate([side.reshape(len(X), -1) for side in sides], axis=1)
+        return jnp.concatenate([side.reshape(len(X), knots.size) for side in sides], axis=1)
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class _Haar:
             last = jnp.arange(2**level) == 2**level - 1
             inside = (scaled >= 0) & ((scaled < 1) | (last[None, None] & (scaled <= 1)))
             wave = jnp.where(inside, jnp.where(scaled < 0.5, 1.0, -1.0), 0.0) * 2 ** (level / 2)
-            columns.append(wave.astype(X.dtype).reshape(len(X), -1))
+            columns.append(wave.astype(X.dtype).reshape(len(X), X.shape[1] * 2**level))
         return jnp.concatenate(columns, axis=1)
 
 

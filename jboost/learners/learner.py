@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jboost._bins import read_matrix
+from jboost._bins.table import check_not_empty
 from jboost._runtime.typing import as_array, is_traced
 
 
@@ -59,34 +60,47 @@ class Learner(Protocol):
         ...
 
 
-def finite_columns(X: Any, learner: str) -> Float[Array, "n f"]:
-    """Return features as floats without gaps, as learners that are no trees need them."""
-    if is_traced(X):
-        return jnp.asarray(X, jnp.result_type(float))
-    try:
-        values = np.asarray(X, np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"X must hold numbers for learners.{learner}: {error}") from error
-    if values.ndim != 2 or 0 in values.shape:
-        raise ValueError(f"X must have shape [n f], got {values.shape}")
-    if not np.isfinite(values).all():
-        row, column = np.argwhere(~np.isfinite(values))[0]
+def finite_columns(X: Any, learner: str, is_known: bool) -> Float[np.ndarray | Array, "n f"]:
+    """Return features as numbers without gaps, as learners that are no trees need them.
+
+    They are float64 on the host, or a traced array. Of training rows, where nothing is known yet, there must be some.
+    """
+    values = read_matrix(X)
+    if is_traced(values):
+        return values
+    if not is_known:
+        check_not_empty(values.shape)
+    gaps = np.isnan(values)
+    if gaps.any():
+        row, column = np.argwhere(gaps)[0]
         raise ValueError(
-            f"X must be finite for learners.{learner}, got {values[row, column]} in row {row}, column {column}; "
+            f"X must be finite for learners.{learner}, got nan in row {row}, column {column}; "
             "learners.Tree takes missing values"
         )
-    return as_array(values, float)
+    return values
+
+
+def check_concrete(X: Any, learner: str) -> None:
+    """Raise where a learner that looks at the training rows on the host is given traced ones."""
+    if is_traced(X):
+        raise TypeError(
+            f"X must be concrete for learners.{learner}, which looks at it on the host, got a traced array"
+        )
 
 
 def standard_columns(X: Any, learner: str, known: Any) -> tuple[Any, Float[Array, "n f"]]:
-    """Return the mean and the deviation of each column, unless they are known, and the columns by them."""
-    values = finite_columns(X, learner)
+    """Return the mean and the deviation of each column, unless they are known, and the columns by them.
+
+    Differences are taken in float64, where X is no traced array: a column far from zero would lose its digits.
+    """
+    values = finite_columns(X, learner, known is not None)
     if known is None:
+        check_concrete(values, learner)
         host = np.asarray(values, np.float64)
         deviation = host.std(axis=0)
         known = as_array(host.mean(axis=0), float), as_array(np.where(deviation > 0, deviation, 1), float)
-    mean, deviation = known
-    return known, (values - mean[None]) / deviation[None]
+    mean, deviation = known if is_traced(values, known) else (np.asarray(one, np.float64) for one in known)
+    return known, as_array((values - mean[None]) / deviation[None], float)
 
 
 def each_output(function: Any, target: Float[Array, "n k"], weight: Float[Array, "n k"]) -> Any:

@@ -98,8 +98,8 @@ def plot_tree(
     places = _places(root, depth)
     n_rows = 1 + max(y for _, _, y in places)
     size = LEVEL * (depth + 0.9), max(LEAF * (n_rows + 0.6), 1.2)
-    scale = 1.0 if ax is None else _scale(ax, size)
-    ax = axes_or_new(ax, size)
+    is_given, ax = ax is not None, axes_or_new(ax, size)
+    scale = _scale(ax, size) if is_given else 1.0
     paint = _Paint.of([node.value for node, _, _ in places if not node.children])
     for node, x, y in places:
         _draw_box(ax, node, x, y, x == depth, paint, scale)

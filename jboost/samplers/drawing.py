@@ -13,6 +13,7 @@ from jboost._fixed_point import count_by_group
 from jboost._fixed_point.quantile import ordered_bits, select
 from jboost._objective.domains import real_argument
 from jboost._random import random_bits
+from jboost._runtime.arguments import first_bad
 from jboost._runtime.typing import is_traced
 
 
@@ -92,6 +93,8 @@ def whole_numbers(values: Any, name: str) -> np.ndarray:
     given = np.asarray(values)
     if given.ndim != 1 or not given.size:
         raise ValueError(f"{name} must have shape [n], a value for each row, got {given.shape}")
+    if given.dtype.kind == "f" and not (good := np.isfinite(given)).all():
+        raise ValueError(f"{name} must hold finite numbers or strings, got {first_bad(given, good)}")
     if given.dtype == object:
         given = np.array([str(one) for one in given])
     return np.unique(given, return_inverse=True)[1].astype(np.int32)

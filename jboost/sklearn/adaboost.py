@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
-from jboost._runtime.arguments import key_of
+from jboost._runtime.arguments import key_of, whole_number
 from jboost._runtime.caller import moves_arrays
 from jboost._runtime.library import ask_for_devices, at_most, n_threads
 from jboost._spec import Hyper, Spec
@@ -299,6 +299,7 @@ class AdaBoostClassifier(ClassifierMixin, Reading, BaseEstimator):
         return class_probability(self.model_.inverse_link, score, self.n_classes_)
 
     def _spec(self) -> Spec:
+        whole_number(self.n_estimators, "n_estimators", 1)
         names = ("n_estimators", "max_depth", "grow_policy", "min_child_samples", "max_cat_to_onehot")
         return Spec(**{name: getattr(self, name) for name in names})
 

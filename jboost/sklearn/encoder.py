@@ -17,7 +17,7 @@ from jboost._bins.categories import Categories, category_numbers, find_categorie
 from jboost._bins.columns import Factor
 from jboost._bins.ordered import check_prior_weight, in_average_rows
 from jboost._bins.table import check_not_empty, read_table
-from jboost._runtime.arguments import check_choice, check_weight, on_host
+from jboost._runtime.arguments import check_choice, check_weight, first_bad, on_host
 from jboost._runtime.caller import moves_arrays
 from jboost.sklearn.labels import labels_of, number_labels, one_column
 
@@ -251,8 +251,10 @@ def _as_numbers(y: Any, kind: str) -> tuple[Float[np.ndarray, "n k"], np.ndarray
         number = number_labels(column, labels)
         return (np.eye(len(labels))[number] if len(labels) > 2 else number[:, None].astype(float)), labels
     target = on_host(y, "y").astype(np.float64)
-    if target.ndim not in (1, 2) or not np.isfinite(target).all():
-        raise ValueError("y must hold finite numbers or labels, [n] or [n k], got others")
+    if target.ndim not in (1, 2):
+        raise ValueError(f"y must have shape [n] or [n k], got {target.shape}")
+    if not (good := np.isfinite(target)).all():
+        raise ValueError(f"y must hold finite numbers or labels, got {first_bad(target, good)}")
     return target.reshape(len(target), -1), None
 
 

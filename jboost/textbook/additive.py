@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jboost._bins.order import in_order
+from jboost._runtime.arguments import as_offset
 from jboost._runtime.parametrised import Parametrised
 from jboost._runtime.typing import identity, pytree, static_field
 
@@ -70,22 +71,24 @@ class Additive:
 
     def predict(self, X: Any, offset: Any = None) -> Float[Array, "n *k"]:
         """Return the raw scores of rows [n f], in JAX operations: `model.inverse_link` makes predictions of them."""
-        return self._shaped(_last(self, self._rows(X), self._start(offset)))
+        rows = self._rows(X)
+        return self._shaped(_last(self, rows, self._start(rows, offset)))
 
     def staged_predict(self, X: Any, offset: Any = None) -> Iterator[Float[Array, "n *k"]]:
         """Yield the raw scores after one round, two rounds, and so on."""
-        for score in _every(self, self._rows(X), self._start(offset)):
+        rows = self._rows(X)
+        for score in _every(self, rows, self._start(rows, offset)):
             yield self._shaped(score)
 
     def _rows(self, X: Any) -> Any:
         X = in_order(X, self.names, self.width)
         return self.learner.whole.init(jax.random.key(0), X, self.known)[1]
 
-    def _start(self, offset: Any) -> Array:
+    def _start(self, rows: Any, offset: Any) -> Array:
         if offset is None:
             return self.base[None]
-        given = jnp.asarray(offset, self.base.dtype)
-        return self.base[None] + (given[:, None] if given.ndim == 1 else given)
+        n, k = _shape_of(self, rows).shape
+        return self.base[None] + as_offset(offset, n, k, "offset")
 
     def _shaped(self, score: Float[Array, "n k"]) -> Float[Array, "n *k"]:
         return score[:, 0] if self.scalar_output else score
@@ -94,14 +97,18 @@ class Additive:
 @jax.jit
 def _last(model: Additive, rows: Any, start: Array) -> Float[Array, "n k"]:
     """Sum all learners."""
-    learner = model.learner.whole
+    learner, like = model.learner.whole, _shape_of(model, rows)
 
     def add(score: Array, one: tuple[Any, Array]) -> tuple[Array, None]:
         return score + one[1] * learner.predict(model.known, one[0], rows), None
 
-    first = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape[1:], array.dtype), model.params)
-    like = jax.eval_shape(learner.predict, model.known, first, rows)
     return jax.lax.scan(add, start + jnp.zeros(like.shape, like.dtype), (model.params, model.length))[0]
+
+
+def _shape_of(model: Additive, rows: Any) -> jax.ShapeDtypeStruct:
+    """Return shape and dtype of what one learner gives for rows."""
+    first = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape[1:], array.dtype), model.params)
+    return jax.eval_shape(model.learner.whole.predict, model.known, first, rows)
 
 
 @jax.jit

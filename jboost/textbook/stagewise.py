@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jboost._bins.order import in_order, names_of, width_of
+from jboost._bins.order import in_order, names_of, take_rows, width_of
 from jboost._objective.derivatives import explained
 from jboost._objective.group import GroupLoss
 from jboost._objective.loss import as_loss
@@ -259,10 +259,20 @@ def _check(learner: Any, n_estimators: Any, step: Any) -> None:
 def _begin(learner: Learner, key: Array, X: Any, weight: Float[Array, " n"]) -> tuple[Any, Any]:
     """Let the learner look at the features of the rows that count: one of weight 0 changes nothing."""
     if is_traced(weight) or is_traced(X) or (there := np.asarray(weight) > 0).all():
-        return learner.init(key, X)
-    counted = X.iloc[there] if hasattr(X, "iloc") else np.asarray(X)[there]
-    known, _ = learner.init(key, counted)
+        return _looked(learner, key, X)
+    if (n := X.shape[0] if hasattr(X, "shape") else len(X)) != there.size:
+        raise ValueError(f"X must have {there.size} rows, as many as y, got {n}")
+    known, _ = _looked(learner, key, take_rows(X, there))
     return learner.init(key, X, known)
+
+
+def _looked(learner: Learner, key: Array, X: Any) -> tuple[Any, Any]:
+    found = learner.init(key, X)
+    if not (isinstance(found, tuple) and len(found) == 2):
+        raise TypeError(
+            f"learner.init must return a tuple, what is known and the rows, got {type(found).__name__}"
+        )
+    return found
 
 
 def _check_rows(
