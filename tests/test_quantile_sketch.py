@@ -187,6 +187,7 @@ def refused() -> list[tuple[type[Exception], str, Any]]:
         (TypeError, "other must be a QuantileSketch", lambda: merged(X)),
         (ValueError, "other must have the same eps", lambda: sketch.merge(QuantileSketch(0.2))),
         (ValueError, "chunks must hold at least one chunk", lambda: jboost.sketch_edges([])),
+        (ValueError, "at least one row and one column", lambda: jboost.sketch_edges([np.zeros((0, 2))])),
         (ValueError, "columns of the first", lambda: jboost.sketch_edges([X, X[:, :1]])),
         (TypeError, r"chunks must be an iterable of arrays \[n f\], got one ndarray", lambda: edges_of(X)),
         (TypeError, "chunks must be an iterable .* got one DataFrame", lambda: edges_of(frame)),

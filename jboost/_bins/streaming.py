@@ -75,6 +75,7 @@ def sketch_edges(
     limit, missing = check_max_bins(max_bins), check_missing(missing)
     error = ERROR_OF_A_BIN / limit if eps is None else check_eps(eps)
     first: _Columns | None = None
+    n_rows = 0
     sketches: list[QuantileSketch] = []
     for chunk in chunks:
         X, weight = chunk if isinstance(chunk, tuple) and len(chunk) == 2 else (chunk, None)
@@ -83,10 +84,11 @@ def sketch_edges(
             first = _columns_of(table)
             sketches = [QuantileSketch(error) for _ in range(table.shape[1])]
         _check_columns(first, table)
+        n_rows += table.shape[0]
         if table.shape[0]:
             _update(sketches, table, weight)
-    if first is None or not sketches:
-        raise ValueError("chunks must hold at least one chunk of at least one column, got none")
+    if not n_rows or first is None or not sketches:
+        raise ValueError("chunks must hold at least one chunk of at least one row and one column, got none")
     found = map_columns(lambda j: sketches[j].edges(limit), range(len(sketches)), 0)
     return as_edges(found, Features(first.names, (None,) * len(sketches), missing), limit)
 
