@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 import sklearn.exceptions
 
+from jboost import AdaBoostClassifier
 from tests.sklearn_data import POSITIVE, THREE, WEIGHT, X, Y, assert_same_model, classifier, regressor
 
 NAMES = ["a", "b", "c"]
@@ -383,6 +384,9 @@ def test_what_holds_no_rows_is_refused_with_advice(given, advice, fitted):
     for call in (lambda: regressor().fit(given, Y), lambda: fitted.predict(given)):
         with pytest.raises(TypeError, match=rf"^X must be an array or an eager data frame .*, got {advice}"):
             call()
+    if isinstance(given, dict):
+        with pytest.raises(TypeError, match=r"^y must be an array .* label for each row, got dict"):
+            AdaBoostClassifier().fit(X, given)
     if given is not None and not isinstance(given, dict):  # scikit-learn has words of its own for None
         with pytest.raises(TypeError, match=rf"^y must be an array .*, got {advice}".replace("X", "y")):
             regressor().fit(X, given)
