@@ -130,7 +130,19 @@ __getattr__ = _late_names(
         "jboost.textbook": ("boost",),
         "jboost.tuning": ("Sweep", "sweep"),
     },
-    rooms=("differentiable", "distributions", "explain", "learners", "plotting", "samplers", "textbook"),
+    rooms=(
+        "differentiable",
+        "distributions",
+        "explain",
+        "io",
+        "learners",
+        "linear",
+        "plotting",
+        "samplers",
+        "sklearn",
+        "textbook",
+        "tuning",
+    ),
 )
 
 

@@ -317,6 +317,12 @@ def test_validation_groups_are_watched():
         ({}, ValueError, "groups must be given for a GroupLoss"),
         ({"groups": IDS[:-1]}, ValueError, r"groups must have shape \(400,\)"),
         ({"groups": np.full(N, np.nan)}, TypeError, "groups must hold numbers or strings"),
+        (
+            {"groups": [*map(str, IDS[:-1]), None]},
+            ValueError,
+            "groups must hold a group .*, got None in row 399",
+        ),
+        ({"groups": np.array(["a", np.nan] * 200, object)}, ValueError, "groups must .*, got nan in row 1"),
         ({"groups": IDS, "valid": (np.zeros((3, 5)), np.zeros(3))}, ValueError, r"valid\[4\] must be given"),
     ],
 )

@@ -18,6 +18,8 @@ from jboost import JBoostClassifier
 X = np.arange(40.0)[:, None]
 JBoostClassifier(n_estimators=1, max_depth=1).fit(X, X[:, 0] > 20)
 print(*(name for name in sys.modules if name.partition(".")[0] in ("jboost", "optax", "matplotlib")))
+import jboost
+jboost.io.export, jboost.linear.fit_linear, jboost.tuning.sweep, jboost.sklearn.JBoostRegressor
 """
 LATER = [
     "differentiable",

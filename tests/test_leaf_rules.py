@@ -193,10 +193,33 @@ def calling(score, y):
     )
 
 
+@jax.custom_vjp
+def differentiated_elsewhere(score, y):  # as by another library: the derivative has none of its own
+    return 0.5 * (score - y) ** 2
+
+
+def called_derivative(residual, ct):
+    form = jax.ShapeDtypeStruct((), residual.dtype)
+    g = ct * jax.pure_callback(np.asarray, form, residual, vmap_method="expand_dims")
+    return g, -g
+
+
+differentiated_elsewhere.defvjp(lambda s, y: (0.5 * (s - y) ** 2, s - y), called_derivative)
+
+
 @pytest.mark.parametrize("function", [looping, calling], ids=["while_loop", "callback"])
 def test_a_loss_without_derivatives_is_named_with_a_way_out(function):
     with pytest.raises(TypeError, match=r'loss: JAX cannot differentiate .* use hessian="first_order"'):
         fit(Loss(function, name="mine"))
+
+
+def test_a_loss_with_a_first_derivative_alone_is_given_a_start():
+    loss = Loss(differentiated_elsewhere, hessian="first_order")
+    with pytest.raises(TypeError, match=r"unless a base_score or Loss\(constant=\) is given"):
+        fit(loss)
+    mean = losses.squared_error.constant
+    expected, _ = fit(losses.squared_error)
+    assert_same_models(fit(dataclasses.replace(loss, constant=mean))[0], expected, rtol=1e-5)
 
 
 @pytest.mark.slow

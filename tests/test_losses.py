@@ -442,6 +442,14 @@ def test_what_makes_a_loss_is_to_be_called():
         jboost.fit(losses.softmax, np.zeros((4, 1)), np.arange(4) % 3)
 
 
+def test_a_loss_of_one_array_is_told_of_a_dict():
+    for loss in (losses.squared_error, losses.logistic):
+        with pytest.raises(
+            TypeError, match=r"reads y as it is, a dict of arrays; or give y as an array \[n\]"
+        ):
+            resolve_outputs(loss, {"a": np.zeros(4)})
+
+
 def test_a_loss_that_wants_a_vector_is_told_how():
     def cross_entropy(score, y):
         return -jax.nn.log_softmax(score)[y]

@@ -290,6 +290,10 @@ def test_what_does_not_fit_is_refused():
         bin_by_target(X, np.append(y[1:], np.nan))
     with pytest.raises(ValueError, match=r"y must have shape \[300\] or \[300 k\]"):
         bin_by_target(X, y[1:])
+    with pytest.raises(TypeError, match=r"y must be an array .*, got list_iterator; give list\(y\)"):
+        OrderedTargetEncoder().fit(X, iter(list(y)))
+    with pytest.raises(ValueError, match="y must not be masked, got 1 masked of 300 values"):
+        OrderedTargetEncoder().fit(X, np.ma.array(y > 0, mask=np.arange(300) == 7))
     with pytest.raises(ValueError, match="prior_weight must be finite and at least 0"):
         bin_by_target(X, y, prior_weight=-1.0)
     with pytest.raises(ValueError, match="categorical_prior must be finite and at least 0, got '1'"):

@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 import sklearn.exceptions
 
+from jboost import AdaBoostClassifier
 from tests.sklearn_data import POSITIVE, THREE, WEIGHT, X, Y, assert_same_model, classifier, regressor
 
 NAMES = ["a", "b", "c"]
@@ -369,11 +370,26 @@ def test_a_wrong_choice_of_categorical_features_is_named():
         regressor(categorical_features="a").fit(frame(), Y)
 
 
-def test_a_dict_of_columns_is_refused_with_advice(fitted):
-    columns = dict(zip(NAMES, X.T, strict=True))
-    for call in (lambda: regressor().fit(columns, Y), lambda: fitted.predict(columns)):
-        with pytest.raises(TypeError, match=r"X must be .*, got dict: pandas.DataFrame\(X\) makes one"):
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        (dict(zip(NAMES, X.T, strict=True)), r"dict; give a data frame, such as pandas.DataFrame\(X\)"),
+        (pl.LazyFrame(X), r"LazyFrame, which is lazy; give X.collect\(\)"),
+        ("rows.csv", "str 'rows.csv'; read the data first"),
+        (iter(X), r".*; give list\(X\)"),
+        (None, "NoneType"),
+    ],
+)
+def test_what_holds_no_rows_is_refused_with_advice(given, advice, fitted):
+    for call in (lambda: regressor().fit(given, Y), lambda: fitted.predict(given)):
+        with pytest.raises(TypeError, match=rf"^X must be an array or an eager data frame .*, got {advice}"):
             call()
+    if isinstance(given, dict):
+        with pytest.raises(TypeError, match=r"^y must be an array .* label for each row, got dict"):
+            AdaBoostClassifier().fit(X, given)
+    if given is not None and not isinstance(given, dict):  # scikit-learn has words of its own for None
+        with pytest.raises(TypeError, match=rf"^y must be an array .*, got {advice}".replace("X", "y")):
+            regressor().fit(X, given)
 
 
 def test_too_few_rows_to_hold_some_out():

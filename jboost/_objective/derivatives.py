@@ -102,8 +102,9 @@ def explained(loss: Any) -> Iterator[None]:
             raise
         name = loss.name or "the loss"
         way_out = (
-            "first derivatives in reverse mode are needed: use lax.scan, or fori_loop with a number of steps that is "
-            "known, instead of while_loop, and give a jax.custom_vjp to what has no derivative"
+            "first derivatives in reverse mode are needed, and derivatives of these to search for the best constant, "
+            "unless a base_score or Loss(constant=) is given: use lax.scan, or fori_loop with a number of steps that "
+            "is known, instead of while_loop, and give a jax.custom_vjp to what has no derivative"
         )
         if loss.hessian != "first_order":
             way_out = (

@@ -66,8 +66,9 @@ def _try(loss: Any, n_outputs: int | None, y: Any) -> Any:
     except jax.errors.JAXTypeError as error:
         raise TypeError(NOT_JAX.format("loss", error)) from error
     except TypeError as error:
+        form = "" if hasattr(y, "dtype") else _who_reads(y)
         raise TypeError(
-            f"loss must be a function {_SIGNATURES.get(type(loss), _OF_ONE_ROW)}: {error}"
+            f"loss must be a function {_SIGNATURES.get(type(loss), _OF_ONE_ROW)}{form}: {error}"
         ) from error
     except (ValueError, IndexError) as error:
         hint = "; a vector of k scores takes jboost.Loss(loss, n_outputs=k)" if n_outputs is None else ""
@@ -84,6 +85,10 @@ def _try(loss: Any, n_outputs: int | None, y: Any) -> Any:
             f"{loss.name or loss.function!r} returned {value}"
         )
     return program
+
+
+def _who_reads(y: Any) -> str:
+    return f" that reads y as it is, a {type(y).__name__} of arrays; or give y as an array [n] or [n k]"
 
 
 def abstract_arguments(loss: Any, n_outputs: int | None, y: Any) -> tuple[Any, ...]:

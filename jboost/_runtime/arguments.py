@@ -116,6 +116,9 @@ def as_group_ids(groups: Any, n_rows: int, name: str) -> np.ndarray:
     if ids.shape != (n_rows,):
         raise ValueError(f"{name} must have shape ({n_rows},), the group of each row, got {ids.shape}")
     if ids.dtype == object:
+        for row, one in enumerate(ids):
+            if is_missing_type(type(one)) or (isinstance(one, float) and np.isnan(one)):
+                raise ValueError(f"{name} must hold a group for each row, got {one} in row {row}")
         ids = np.unique([str(one) for one in ids], return_inverse=True)[1]
     if ids.dtype.kind not in "biuSU" and not (ids.dtype.kind == "f" and np.isfinite(ids).all()):
         raise TypeError(f"{name} must hold numbers or strings, one for each row, got dtype {ids.dtype}")

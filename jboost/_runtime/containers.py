@@ -28,6 +28,13 @@ def refuse_masked(value: Any, name: str) -> None:
     )
 
 
+def refuse_no_array(value: Any, name: str, wanted: str) -> None:
+    """Raise unless it is an array, a frame or a list; what they hold is not looked at."""
+    is_array = hasattr(value, "shape") or hasattr(value, "__array__")
+    if not is_array and (isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__")):
+        raise no_array(value, name, wanted)
+
+
 def no_array(value: Any, name: str, wanted: str) -> TypeError:
     """Say that a value is no array, and how to make one of it."""
     advice = ""

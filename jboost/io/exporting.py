@@ -33,9 +33,9 @@ def export(model: Ensemble, output: Output = "score") -> Any:
     Returns
     -------
     jax.export.Exported
-        `exported.call(X)` takes float32 [n, f], any number of rows, and returns [n] or [n, k], with a leading axis
-        for each of a batch of models. It is lowered for CPU, CUDA and TPU. NaN is missing; a category is given as its
-        number. `exported.serialize()` (which needs flatbuffers) gives bytes for `jax.export.deserialize`; JAX reads
+        `exported.call(X)` takes float32 [n, f], any number of rows from 1, and returns [n] or [n, k], with a leading
+        axis for each of a batch of models. It is lowered for CPU, CUDA and TPU. NaN is missing; a category is given as
+        its number. `exported.serialize()` (which needs flatbuffers) gives bytes for `jax.export.deserialize`; JAX reads
         those of its versions of the last six months.
 
     Raises

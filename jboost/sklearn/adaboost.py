@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from jboost._runtime.arguments import key_of, whole_number
 from jboost._runtime.caller import moves_arrays
+from jboost._runtime.containers import refuse_no_array
 from jboost._runtime.library import ask_for_devices, at_most, n_threads
 from jboost._spec import Hyper, Spec
 from jboost.sklearn.labels import labels_of, number_labels, one_column
@@ -142,6 +143,7 @@ class AdaBoostClassifier(ClassifierMixin, Reading, BaseEstimator):
             "model_", None
         )  # should this fit fail, none stays behind beside labels that are not its own
         given, weight, counted = self._check_rows(GivenRows("", X, y, sample_weight, None, None), reset=True)
+        refuse_no_array(given, "y", "an array with one label for each row")
         labels = one_column(given)
         self.classes_ = labels_of(labels)
         self.n_classes_ = len(self.classes_)

@@ -19,6 +19,7 @@ from jboost._bins.ordered import check_prior_weight, in_average_rows
 from jboost._bins.table import check_not_empty, read_table
 from jboost._runtime.arguments import check_choice, check_weight, first_bad, on_host
 from jboost._runtime.caller import moves_arrays
+from jboost._runtime.containers import refuse_masked, refuse_no_array
 from jboost.sklearn.labels import labels_of, number_labels, one_column
 
 
@@ -193,6 +194,9 @@ class OrderedTargetEncoder(TransformerMixin, BaseEstimator):
         """Set the attributes; return the columns, the targets as numbers [n k] and the weights."""
         self._check_parameters()
         factors = self._read(X, reset=True)
+        if y is not None:  # of which scikit-learn speaks in its own words
+            refuse_no_array(y, "y", "an array with one value for each row")
+            refuse_masked(y, "y")
         check_consistent_length(X, y)
         target, self.classes_ = _as_numbers(y, self.target_type)
         weight = check_weight(sample_weight, len(target), "sample_weight")

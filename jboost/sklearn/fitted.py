@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from jboost._model.ensemble import Ensemble
 from jboost._model.leaves import leaf_numbers
 from jboost._model.linear import LinearModel
+from jboost._runtime.containers import refuse_no_array
 from jboost._runtime.library import at_most, n_threads
 from jboost.sklearn.models import first_rounds, scores, staged_scores
 
@@ -53,10 +53,7 @@ class Fitted:
 
     def _check_features(self, X: Any, y: Any = "no_validation", reset: bool = False) -> None:
         """Compare names and number of the features with those of `fit`, or take them down."""
-        if _is_dict(X):
-            raise TypeError(
-                f"X must be an array or a data frame, got {type(X).__name__}: pandas.DataFrame(X) makes one"
-            )
+        refuse_no_array(X, "X", "an array or an eager data frame [n_rows, n_features]")
         if len(getattr(X, "shape", "nf")) == 2:  # binning says how to reshape any other
             validate_data(self, X, y, reset=reset, skip_check_array=True)
 
@@ -99,7 +96,3 @@ class Fitted:
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether there is a model."""
         return hasattr(self, "model_")
-
-
-def _is_dict(X: Any) -> bool:
-    return isinstance(X, Mapping) and not issparse(X)  # a sparse matrix of the kind dok is a mapping too

@@ -17,6 +17,7 @@ from jboost._objective.group import GroupLoss
 from jboost._objective.objective import Objective
 from jboost._runtime.arguments import as_group_ids, as_offset
 from jboost._runtime.caller import moves_arrays
+from jboost._runtime.containers import refuse_no_array
 from jboost._runtime.padding import bucket, pad_axis
 from jboost._runtime.programs import program
 from jboost._runtime.typing import MISSING_BIN, identity
@@ -48,6 +49,7 @@ class GivenRows(NamedTuple):
 def check_targets(y: Any, estimator: Any, name: str = "y", *, allow_nan: bool = False) -> Any:
     """Return an array of any dtype, or a dict of such, without missing values unless they are allowed."""
     if not isinstance(y, Mapping):
+        refuse_no_array(y, name, "an array with one value for each row")
         y = _without_nullable(y)
         finite: Any = "allow-nan" if allow_nan else True
         return check_array(
