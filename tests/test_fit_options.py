@@ -76,6 +76,7 @@ def test_a_base_score_may_be_traced():
     [
         ("0.5", TypeError, "base_score must be a number"),
         (True, TypeError, "base_score must be a number"),
+        (np.ma.masked_array([1.0], mask=[True]), ValueError, "base_score .*mask"),
         (np.nan, ValueError, "base_score must be finite"),
         ([0.0, 1.0], ValueError, r"base_score must be a number or have shape \(1,\)"),
     ],

@@ -21,6 +21,7 @@ from jboost._objective.derivatives import (
 from jboost._objective.rows import Rows
 from jboost._objective.units import Units, find_units
 from jboost._runtime.caller import warn
+from jboost._runtime.containers import refuse_masked
 from jboost._runtime.memory import release_freed
 from jboost._runtime.padding import ROOMY_NUMBERS
 from jboost._runtime.programs import program
@@ -131,6 +132,7 @@ def _base_score(loss: Any, rows: Rows) -> Float[Array, " k"]:
 
 def as_base_score(given: Any, k: int) -> Float[Array, " k"]:
     """Return the score to start from, of each output; raise unless it is finite."""
+    refuse_masked(given, "base_score")
     array = given if is_traced(given) else np.asarray(given)
     if not (jnp.issubdtype(array.dtype, jnp.integer) or jnp.issubdtype(array.dtype, jnp.floating)):
         raise TypeError(f"base_score must be a number, or one for each output, got {given!r}")
