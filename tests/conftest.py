@@ -104,7 +104,7 @@ def pytest_collection_finish() -> None:
 
 MAPS = Path("/proc/self/maps")
 MANY_MAPS = 20_000  # of the 65,530 that Linux gives a process; one test file takes up to 5,000
-MANY_PROGRAMS = 256  # a gigabyte, about
+MANY_PROGRAMS = 128  # half a gigabyte, about
 
 
 @pytest.fixture(autouse=True, scope="module")

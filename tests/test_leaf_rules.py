@@ -48,11 +48,6 @@ def test_a_rule_of_ones_own(x64):
     loss = Loss(losses.squared_error.function, leaf=rule)
     expected, _ = fit(losses.squared_error)
     assert_same_models(fit(loss)[0], expected, rtol=1e-9)
-
-
-@pytest.mark.slow
-def test_a_rule_of_ones_own_under_vmap(x64):
-    loss = Loss(losses.squared_error.function, leaf=ShrunkenMean())
     sweep = jax.jit(jax.vmap(lambda ridge: fit(loss, hyper=Hyper(reg_lambda=ridge))[0].leaf_value))
     swept = sweep(jnp.array([0.0, 5.0]))
     np.testing.assert_allclose(
