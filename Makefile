@@ -30,7 +30,7 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JBOOST_CHECK_TYPES ?= 1
 
 # Half of the compilation is LLVM's optimisation of programs that then run for milliseconds; XLA_FLAGS= keeps it.
-# Before JAX 0.11 tests/conftest.py adds another flag.
+# Before JAX 0.11 tests/conftest.py adds two other flags.
 test slow plain: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 
 .DEFAULT_GOAL := help

@@ -63,10 +63,12 @@ jax.config.update("jax_compilation_cache_dir", CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_traceback_in_locations_limit", 0)
 
-# Where XLA is to compile soon rather than well, its earlier way to make loops helps too: a third of the time.
+# Where XLA is to compile soon rather than well, its earlier way to make loops helps too: a third of the time. A program
+# in one piece takes a third of the memory maps, and less time.
 FLAGS, QUICK = os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0"
 if QUICK in FLAGS and jax.__version_info__ < (0, 11):
-    os.environ["XLA_FLAGS"] = f"{FLAGS} --xla_cpu_use_fusion_emitters=false"
+    AT_ONCE = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ["XLA_FLAGS"] = f"{FLAGS} {AT_ONCE}"
 
 os.environ.setdefault("JBOOST_CACHE", "0")  # a test that needs the library's own cache gives it a folder
 
@@ -103,16 +105,33 @@ def pytest_collection_finish() -> None:
 
 
 MAPS = Path("/proc/self/maps")
-MANY_MAPS = 20_000  # of the 65,530 that Linux gives a process; one test file takes up to 15,000
+MANY_MAPS = 20_000  # of the 65,530 that Linux gives a process; one test file takes up to 5,000
+MANY_PROGRAMS = 128  # half a gigabyte, about
 
 
 @pytest.fixture(autouse=True, scope="module")
 def room_for_programs() -> Iterator[None]:
-    """Forget compiled programs in time: without a memory map left JAX ends by a segmentation fault."""
+    """Forget compiled programs in time: without a memory map left JAX ends by a segmentation fault.
+
+    The library forgets them one by one, and looks for garbage each time: here all go after a test file.
+    """
+    from jboost._runtime import programs  # after the import hook above
+
+    programs.MAX_PROGRAMS = 2**62
     yield
-    gc.collect()
-    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MANY_MAPS:
+    n_maps = len(MAPS.read_bytes().splitlines()) if MAPS.exists() else 0
+    if n_maps > MANY_MAPS or programs.n_programs() > MANY_PROGRAMS:
+        programs.forget_all()
         jax.clear_caches()
+
+
+@pytest.fixture
+def own_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin with no program, and put back those that were there: the tests to come need them."""
+    from jboost._runtime import programs  # after the import hook above
+
+    monkeypatch.setattr(programs, "_kept", type(programs._kept)())
+    monkeypatch.setattr(programs, "MAX_MAPS", 2**62)  # however many the tests before have left
 
 
 @dataclass(frozen=True)

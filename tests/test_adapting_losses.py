@@ -44,7 +44,10 @@ def quantile(residual, level):
 @pytest.mark.parametrize("level", [0.9, 0.6])
 @pytest.mark.parametrize(
     ("make", "formula"),
-    [(losses.huber, huber), (losses.pseudo_huber, pseudo_huber)],
+    [
+        (losses.huber, huber),
+        pytest.param(losses.pseudo_huber, pseudo_huber, marks=pytest.mark.slow),
+    ],
     ids=["huber", "pseudo_huber"],
 )
 def test_delta_is_the_quantile_of_the_residuals_before_each_round(rows, make, formula, level):
@@ -60,7 +63,7 @@ def test_delta_is_the_quantile_of_the_residuals_before_each_round(rows, make, fo
         np.testing.assert_allclose(history.train_loss[n_trees - 1], expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["huber", "pseudo_huber"])
+@pytest.mark.parametrize("name", ["huber", pytest.param("pseudo_huber", marks=pytest.mark.slow)])
 def test_named_losses_do_not_mind_the_unit_of_y(rows, name):
     data, y = rows
     X = np.asarray(data.bins).T

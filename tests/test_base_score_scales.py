@@ -212,7 +212,13 @@ SEARCHED = {
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in ("gamma", "tweedie(1.5)") else name
+        for name in SEARCHED
+    ],
+)
 def test_built_in_losses_without_their_formulas_find_the_mean(name, scale):
     y = AMOUNT * scale
     found = SEARCHED[name].inverse_link(solve(SEARCHED[name], jnp.asarray(y), ones()))
@@ -220,7 +226,7 @@ def test_built_in_losses_without_their_formulas_find_the_mean(name, scale):
 
 
 @pytest.mark.parametrize(("scale", "shift"), SHIFTED)
-@pytest.mark.parametrize("loss", [losses.huber, losses.pseudo_huber])
+@pytest.mark.parametrize("loss", [losses.huber, pytest.param(losses.pseudo_huber, marks=pytest.mark.slow)])
 def test_robust_losses_in_units_of_the_target_match_scipy(loss, scale, shift):
     y = np.float32(HEAVY * scale + shift)
     found, exact = solve(loss(0.5 * scale), jnp.asarray(y), ones()), (y.astype(float) - shift) / scale

@@ -378,7 +378,11 @@ def test_wrong_arguments_are_refused():
 FRAME = pd.DataFrame(np.random.default_rng(5).normal(size=(40, 3)), columns=["p", "q", "r"])
 
 
-@pytest.mark.parametrize("learner", [learners.Linear(), learners.splines(3), learners.Tree(2)], ids=str)
+@pytest.mark.parametrize(
+    "learner",
+    [learners.Linear(), pytest.param(learners.splines(3), marks=pytest.mark.slow), learners.Tree(2)],
+    ids=str,
+)
 def test_columns_of_a_frame_are_read_by_name_and_counted(learner):
     y, turned = (FRAME["p"] - 2 * FRAME["r"]).to_numpy(), FRAME[["r", "q", "p"]]
     options: dict[str, Any] = {"n_estimators": 2, "valid": (turned, y)}

@@ -185,8 +185,16 @@ def test_histograms_are_those_of_the_codes(data, rng):
     assert np.array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
-@pytest.mark.parametrize("engine", [WHOLE_TREE, PLAIN], ids=["C++", "plain"])
+@pytest.mark.parametrize(
+    ("engine", "policy"),
+    [
+        (WHOLE_TREE, "symmetric"),
+        (WHOLE_TREE, "depthwise"),
+        pytest.param(PLAIN, "symmetric", marks=pytest.mark.slow),
+        (PLAIN, "depthwise"),
+    ],
+    ids=["C++-symmetric", "C++-depthwise", "plain-symmetric", "plain-depthwise"],
+)
 def test_trees_are_the_same(engine, policy, data, rows, rng):
     """With rows that are left out, rows counted, columns not allowed; for two outputs, and in C++ for one by vmap."""
     reference = WHOLE_TREE if native.is_available() else PLAIN
@@ -226,7 +234,7 @@ def test_trees_are_the_same(engine, policy, data, rows, rng):
     assert (feature < 18).any()  # in a bundle
 
 
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("policy", ["symmetric", pytest.param("depthwise", marks=pytest.mark.slow)])
 def test_models_and_importances_are_the_same(policy, data, rows, monkeypatch):
     native_library.require(native.is_available)
     X, y = rows

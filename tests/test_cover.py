@@ -178,8 +178,12 @@ def with_weight(model, weight):
 
 @pytest.mark.parametrize(
     ("precision", "separate"),
-    [(False, False), (True, False), (False, True), pytest.param(True, True, marks=pytest.mark.slow)],
-    ids=["x32-vector", "x64-vector", "x32-separate", "x64-separate"],
+    [
+        (False, False),
+        (False, True),
+        *(pytest.param(True, separate, marks=pytest.mark.slow) for separate in (False, True)),
+    ],
+    ids=["x32-vector", "x32-separate", "x64-vector", "x64-separate"],
     indirect=["precision"],
 )
 def test_a_weight_multiplies_what_its_tree_adds(separate, precision):

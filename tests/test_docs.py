@@ -62,6 +62,7 @@ CALLABLES = [(name, value) for name, value in PUBLIC if inspect.isclass(value) o
 
 LONG = (  # pages whose examples take long, or import a library that does
     "adaboost.md",
+    "any-loss.md",
     "base-learners.md",
     "causal-and-fair.md",
     "differentiable.md",
@@ -79,6 +80,7 @@ LONG = (  # pages whose examples take long, or import a library that does
     "sharding.md",
     "simulator.md",
     "split-finding.md",
+    "sweeps.md",
     "tree-boost.md",
 )
 

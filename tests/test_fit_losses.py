@@ -95,7 +95,12 @@ def test_a_users_copy_of_a_loss_gives_the_identical_model(name):
     assert_same_models(*fits, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", COPIES)
+KINDS = ("quantile", "logistic", "softmax", "poisson")  # formulas alone are compared in test_losses.py
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in KINDS else pytest.mark.slow) for name in COPIES]
+)
 def test_a_users_copy_of_a_loss_gives_a_fit_the_same_numbers(name):
     """All that a fit takes of a loss: the constant to start from, derivatives of rows, values, the rule for leaves."""
     built_in, copy, target = COPIES[name]

@@ -104,7 +104,7 @@ def test_continuing_a_model_equals_one_longer_run():
     np.testing.assert_allclose([*head.train_loss, *tail.train_loss], history.train_loss, rtol=1e-9)
 
 
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("policy", ["symmetric", pytest.param("depthwise", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_a_continued_fit_is_the_same_bit_for_bit(policy, dtype, rng):
     """So are the scores that it goes on from: those of the stored leaves, to the last digit."""

@@ -52,7 +52,13 @@ def run(script):
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 
 
-@pytest.mark.parametrize("used", ["fit()", "jboost.bin_features(X)", "jax.numpy.zeros(3) + 1"])
+ALSO = [
+    pytest.param(used, marks=pytest.mark.slow)
+    for used in ("jboost.bin_features(X)", "jax.numpy.zeros(3) + 1")
+]
+
+
+@pytest.mark.parametrize("used", ["fit()", *ALSO])
 def test_a_child_that_was_forked_after_jax_was_used_says_so(used):
     assert "get_context('spawn')" in run(f"{used}\nprint(in_child())")
 

@@ -39,7 +39,10 @@ def fast_naive_histogram(bins, slot, values, n_slots, n_codes):
     return out.astype(np.int32)
 
 
-@pytest.fixture(params=["xla-blocks", "xla-copies", "joined", "in-pairs", "matmul", "native", "public"])
+TWINS = ["xla-blocks", "xla-copies", "joined", "in-pairs", "matmul", "native"]
+
+
+@pytest.fixture(params=[*TWINS, pytest.param("public", marks=pytest.mark.slow)])  # here one of the others
 def twin(request):
     if request.param == "native":
         native_library.require(native.is_available)
@@ -77,7 +80,14 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+ALIKE = ("counts", "many outputs", "two bytes, few codes")  # others have more of the same
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param(shape, marks=pytest.mark.slow if name in ALIKE else ()) for name, shape in SHAPES.items()],
+    ids=SHAPES,
+)
 def test_equals_naive_loop(twin, shape, rng):
     check_against_naive_loop(twin, shape, rng)
 
@@ -104,7 +114,7 @@ def test_is_right_for_several_blocks_and_threads(twin, rng):
         np.testing.assert_array_equal(found, fast_naive_histogram(bins, slot, values, 3, 40))
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint32])
+@pytest.mark.parametrize("dtype", [np.int32, pytest.param(np.uint32, marks=pytest.mark.slow)])
 def test_ignores_rows_without_a_slot(twin, dtype, rng):
     bins, _, values = make_case(rng, 8, 2, 3, 16, 2)
     signed = np.array([0, 3, 4, -1, 2, INT32_MAX, -(2**31), -2], np.int32)
@@ -136,7 +146,11 @@ def test_a_code_beyond_the_last_does_no_harm(twin, rng):
     np.testing.assert_array_equal(twin(broken, slot, values, 2, 16)[..., 0], expected[..., 0])
 
 
-@pytest.mark.parametrize("batched", [(1, 1), (0, 1), (1, 0)], ids=["both", "values", "slot"])
+@pytest.mark.parametrize(
+    "batched",
+    [(1, 1), (0, 1), pytest.param((1, 0), marks=pytest.mark.slow)],
+    ids=["both", "values", "slot"],
+)
 def test_vmap_equals_a_loop(twin, batched, rng):
     cases = [make_case(rng, 60, 3, 2, 16, 2) for _ in range(3)]
     slot_is_batched, values_are_batched = batched
@@ -234,7 +248,7 @@ print("native" if native_available() else "plain")
 """
 
 
-@pytest.mark.parametrize("kind", ["plain", "native"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("native", marks=pytest.mark.slow)])
 def test_several_devices(kind):
     """Sharded over four CPU devices: the same bits as on one, and JBOOST_NATIVE=0 is obeyed."""
     if kind == "native":

@@ -135,6 +135,9 @@ def random_model(symmetric, separate, k):
 
 @pytest.mark.parametrize("separate", [False, True], ids=["vector", "separate"])
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "depthwise"])
+@pytest.mark.parametrize(
+    "precision", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["x32", "x64"], indirect=True
+)
 def test_every_kind_of_tree_comes_back_bit_for_bit(symmetric, separate, precision, tmp_path):
     model, rows = random_model(symmetric, separate, 2), problem()
     assert model.leaf_value.dtype == precision

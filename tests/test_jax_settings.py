@@ -45,6 +45,7 @@ FITS = {
     "separate": (losses.softmax(3), LABEL, SEPARATE, DRAWN),
 }
 QUICK = ("squared", "depthwise", "poisson", "full", "separate")
+SLOW = pytest.mark.slow
 GROWN = ("two outputs", "depthwise", "quantile", "full", "separate")  # growth that differs, whatever the loss
 METRICS = {
     "rmse": (metrics.rmse, COUNT), "mae": (metrics.mae, COUNT), "r2": (metrics.r2, COUNT),
@@ -120,7 +121,7 @@ def test_every_fit_can_be_traced_under_strict_promotion(case, x64):  # where the
     trace(case)
 
 
-@pytest.mark.parametrize("case", GROWN)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=SLOW if case in QUICK else ()) for case in GROWN])
 def test_every_way_to_grow_can_be_traced_under_strict_promotion(case):
     trace(case)
 
@@ -132,6 +133,9 @@ def test_strict_promotion_without_the_library():
     assert native_library.run_script(script, JBOOST_NATIVE="0", JAX_ENABLE_X64="1") == "traced"
 
 
+@pytest.mark.parametrize(
+    "precision", [pytest.param(False, marks=SLOW), True], ids=["x32", "x64"], indirect=True
+)
 @pytest.mark.parametrize("case", METRICS)
 def test_metrics_of_whole_numbers_under_strict_promotion(case, precision):
     metric, y = METRICS[case]
@@ -153,26 +157,25 @@ def test_whole_numbers_in_a_loss_become_floats_of_the_type_of_the_score(x64):
         assert losses.squared_error(score, y).dtype == jax.numpy.result_type(score, y, 0.0)
 
 
-def test_estimators_and_files_under_a_transfer_guard(tmp_path):
+def test_estimators_and_files_under_a_transfer_guard_which_still_guards_what_is_outside(tmp_path):
     with SETTINGS["transfers"]():
-        estimator = jboost.JBoostClassifier(n_estimators=3, early_stopping=True).fit(X, BINARY)
+        estimator = jboost.JBoostClassifier(n_estimators=3, max_depth=2, early_stopping=True).fit(X, BINARY)
         jboost.save(estimator.model_, tmp_path / "model.jboost")
         model = jboost.load(tmp_path / "model.jboost")
         scores = np.asarray(jboost.predict(model, X))
         both = list(estimator.staged_predict_proba(X))
+        with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
+            asarray(np.ones(3))
     np.testing.assert_array_equal(scores, estimator.decision_function(X))
     np.testing.assert_array_equal(both[-1], estimator.predict_proba(X))
 
 
-def test_a_guard_of_the_caller_still_guards_what_is_outside():
-    with SETTINGS["transfers"]():
-        jboost.fit(losses.squared_error, X, REAL, spec=SMALL)
-        with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
-            asarray(np.ones(3))
+TYPES = [bool, np.uint8, np.int32, np.float32]
+TYPED = [(3, dtype) for dtype in TYPES] + [(300, np.uint8)]
+TYPED += [pytest.param(n, dtype, marks=SLOW) for n in (7, 300) for dtype in TYPES if (n, dtype) not in TYPED]
 
 
-@pytest.mark.parametrize("n_classes", [3, 7, 300])
-@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int32, np.float32])
+@pytest.mark.parametrize(("n_classes", "dtype"), TYPED)
 def test_labels_of_any_type_are_class_numbers(n_classes, dtype):
     label = np.array([0, 1, 1], dtype)
     score = np.random.default_rng(0).normal(size=(3, n_classes)).astype(np.float32)

@@ -43,9 +43,8 @@ def test_small_pieces_go_back():
 
 
 @pytest.mark.parametrize("most_rows", [10, 1000])
-def test_large_fits_ask_for_it_before_and_after_they_compile(most_rows, monkeypatch, rng):
+def test_large_fits_ask_for_it_before_and_after_they_compile(own_programs, most_rows, monkeypatch, rng):
     calls = []
-    programs.forget_all()
     monkeypatch.setattr(chunks, "ROOMY_ROWS", most_rows)
     monkeypatch.setattr(chunks, "release_freed", lambda: calls.append(1))
     X = rng.normal(size=(100, 2)).astype(np.float32)
@@ -53,9 +52,8 @@ def test_large_fits_ask_for_it_before_and_after_they_compile(most_rows, monkeypa
     assert len(calls) == (2 if most_rows == 10 else 0)
 
 
-def test_so_do_wide_ones(monkeypatch, rng):
+def test_so_do_wide_ones(own_programs, monkeypatch, rng):
     calls = []
-    programs.forget_all()
     monkeypatch.setattr(chunks, "ROOMY_NUMBERS", 300)
     monkeypatch.setattr(chunks, "release_freed", lambda: calls.append(1))
     X = rng.normal(size=(100, 2)).astype(np.float32)
@@ -63,9 +61,8 @@ def test_so_do_wide_ones(monkeypatch, rng):
     assert len(calls) == 2
 
 
-def test_the_rounds_are_compiled_before_they_run(monkeypatch, rng):
+def test_the_rounds_are_compiled_before_they_run(own_programs, monkeypatch, rng):
     events = []
-    programs.forget_all()
     monkeypatch.setattr(chunks, "ROOMY_NUMBERS", 300)
     monkeypatch.setattr(chunks, "release_freed", lambda: events.append(programs.n_programs()))
     X = rng.normal(size=(100, 2)).astype(np.float32)

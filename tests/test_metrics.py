@@ -128,6 +128,10 @@ def outputs_of(score):
     return None if score.ndim == 1 else score.shape[1]
 
 
+# In float32 the test below this one compares with scikit-learn too.
+@pytest.mark.parametrize(
+    "precision", [pytest.param(False, marks=pytest.mark.slow), True], ids=["x32", "x64"], indirect=True
+)
 @each_case
 def test_value_matches_scikit_learn(metric, link, in_numpy, score, y, theirs, precision):
     of_scores = metric.of_scores(link, outputs_of(score))

@@ -184,7 +184,12 @@ def frame(n: int = N) -> tuple[pd.DataFrame, Any]:
 
 @pytest.mark.parametrize(
     ("kind", "encoding"),
-    [("amount", "ordered"), ("amount", "crossed"), ("label", "ordered"), ("classes", "ordered")],
+    [
+        ("amount", "ordered"),
+        ("amount", "crossed"),
+        pytest.param("label", "ordered", marks=pytest.mark.slow),
+        ("classes", "ordered"),
+    ],
 )
 def test_an_estimator_reads_categories_as_they_are(kind, encoding, tmp_path):
     X, y = frame()

@@ -19,8 +19,7 @@ SMALL = Spec(n_estimators=3, max_depth=2)
 
 
 @pytest.fixture(autouse=True)
-def _needs_native(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MAX_MAPS", 2**62)  # however many the tests before have left
+def _needs_native() -> None:
     native_library.require(lambda: not isinstance(library.load(), str))
 
 
@@ -34,8 +33,7 @@ def same(one, other):
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
-def test_the_same_bits_by_programs_of_its_own():
-    programs.forget_all()
+def test_the_same_bits_by_programs_of_its_own(own_programs):
     native = fitted()
     n_native = programs.n_programs()
     with jboost.plain_jax():

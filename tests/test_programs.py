@@ -23,13 +23,6 @@ from jboost.boosting import chunks
 ONE_ROUND = jboost.Spec(n_estimators=1, max_depth=1)
 
 
-@pytest.fixture
-def own_programs(monkeypatch):
-    """Begin with no program, and put back those that were there."""
-    monkeypatch.setattr(programs, "_kept", type(programs._kept)())
-    monkeypatch.setattr(programs, "MAX_MAPS", 2**62)  # however many the tests before have left
-
-
 def counted():
     """Make a program of two arguments, the second static, and a list that grows whenever it is traced."""
     traces = []

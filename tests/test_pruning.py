@@ -15,7 +15,6 @@ from jboost import Hyper, Spec, losses
 from jboost._tree.pruning import leaves_after, stays
 from tests.twin import assert_same_scores, assert_same_trees, problem, same_structure, settings
 
-POLICIES = ("symmetric", "depthwise")
 SPEC = Spec(penalties="absolute", n_estimators=4, max_depth=3, post_prune=True)
 HYPER = Hyper(learning_rate=0.3, gamma=15.0)
 
@@ -26,7 +25,7 @@ def exclusive_or() -> tuple[np.ndarray, np.ndarray]:
     return X, (X[:, 0] != X[:, 1]).astype(float)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["symmetric", pytest.param("depthwise", marks=pytest.mark.slow)])
 def test_a_weak_split_stays_above_strong_ones(policy):
     X, y = exclusive_or()
     spec = dataclasses.replace(SPEC, n_estimators=1, max_depth=2, grow_policy=policy)
@@ -88,7 +87,7 @@ def test_trees_and_scores_equal_the_twins(policy, kind, x64):
     assert not same_structure(model, stopped)
 
 
-@pytest.mark.parametrize("post_prune", [False, True])
+@pytest.mark.parametrize("post_prune", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_depthwise_trees_are_those_of_xgboost(post_prune, x64):
     """Its `exact` grows and then prunes, its `hist` stops; the gain of XGBoost has no factor of 1/2."""
     xgboost = pytest.importorskip("xgboost", reason="the peer is not installed")

@@ -21,11 +21,6 @@ from tests.twin import problem
 SMALL = Spec(n_estimators=3, max_depth=2)
 
 
-@pytest.fixture(autouse=True)
-def _room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MAX_MAPS", 2**62)  # however many the tests before have left
-
-
 def fit(loss: Any, **options: Any) -> Any:
     rows = problem("plain")
     return jboost.fit(loss, rows.data, rows.targets["real"], spec=SMALL, **options)
@@ -52,17 +47,16 @@ class Module:
 @pytest.mark.parametrize(
     ("make", "values"),
     [
-        (losses.huber, (0.5, 2.0)),
-        (losses.pseudo_huber, (0.5, 2.0)),
+        pytest.param(losses.huber, (0.5, 2.0), marks=pytest.mark.slow),
+        pytest.param(losses.pseudo_huber, (0.5, 2.0), marks=pytest.mark.slow),
         (losses.quantile, (0.1, 0.8)),
-        (lambda up: Partial(asymmetric, up=up), (2.0, 4.0)),
+        pytest.param(lambda up: Partial(asymmetric, up=up), (2.0, 4.0), marks=pytest.mark.slow),
         (lambda up: Loss(Partial(asymmetric, up=up), name=f"up={up}"), (2.0, 4.0)),
         (lambda w: Module(jnp.full(3, w), jnp.tanh, 3), (1.0, -2.0)),
     ],
     ids=["huber", "pseudo_huber", "quantile", "partial", "loss of a partial", "module"],
 )
-def test_another_parameter_compiles_nothing_and_counts(make, values):
-    programs.forget_all()
+def test_another_parameter_compiles_nothing_and_counts(own_programs, make, values):
     first, _ = fit(make(values[0]))
     n_programs = programs.n_programs()
     assert n_programs >= 2
@@ -73,10 +67,9 @@ def test_another_parameter_compiles_nothing_and_counts(make, values):
     np.testing.assert_array_equal(again.leaf_value, first.leaf_value)
 
 
-def test_a_parameter_of_a_metric_compiles_nothing():
+def test_a_parameter_of_a_metric_compiles_nothing(own_programs):
     rows = problem("plain")
     valid = (rows.X, rows.targets["real"])
-    programs.forget_all()
     _, first = fit(losses.squared_error, valid=valid, metric=metrics.pinball_loss(0.1))
     n_programs = programs.n_programs()
     model, second = fit(losses.squared_error, valid=valid, metric=metrics.pinball_loss(0.9))

@@ -80,7 +80,9 @@ def test_goss_and_mvs_estimate_the_sums_of_all_rows(rng):
     assert (drawn(Goss(), g, h, weight, 3)[:, is_top] == np.asarray(weight)[is_top]).all()
 
 
-@pytest.mark.parametrize("sampler", [Goss(), Mvs()], ids=["goss", "mvs"])
+@pytest.mark.parametrize(
+    "sampler", [Goss(), pytest.param(Mvs(), marks=pytest.mark.slow)], ids=["goss", "mvs"]
+)
 def test_a_fit_draws_its_rows_by_it(sampler):
     model, history = fit(sampler)
     everyone, _ = fit()

@@ -190,15 +190,18 @@ def test_shares_may_be_traced_and_a_fit_uses_the_sampler(rows):
         fit(sampler=samplers.stratified(np.zeros(61)))
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("name", "share", "expected"),
     [
-        ("bayesian_bootstrap", 1.0, samplers.bayesian_bootstrap()),
-        ("bootstrap", 0.5, samplers.bootstrap(0.5)),
+        slow("bayesian_bootstrap", 1.0, samplers.bayesian_bootstrap()),
+        slow("bootstrap", 0.5, samplers.bootstrap(0.5)),
         ("goss", 1.0, samplers.goss()),
-        ("mvs", 0.5, samplers.mvs(0.5)),
+        slow("mvs", 0.5, samplers.mvs(0.5)),
         ("stratified", 0.5, samplers.stratified(POSITIVE, 0.5)),
-        ("without_replacement", 0.5, samplers.without_replacement(0.5)),
+        slow("without_replacement", 0.5, samplers.without_replacement(0.5)),
     ],
 )
 def test_estimators_take_samplers_by_name(name, share, expected):

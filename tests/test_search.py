@@ -58,7 +58,10 @@ def test_a_classifier_scores_as_in_the_search_of_scikit_learn(scoring):
     assert found.score(X, labels(y)) == expected.score(X, labels(y))
 
 
-@pytest.mark.parametrize("cv", [KFold(4, shuffle=True, random_state=1), TimeSeriesSplit(3), "groups"])
+SHUFFLED = pytest.param(KFold(4, shuffle=True, random_state=1), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("cv", [SHUFFLED, TimeSeriesSplit(3), "groups"])
 def test_a_regressor_with_weights_under_any_splitter(cv):
     """Rows of a time series are trained on before they are held out, and some never."""
     X, y = rows()

@@ -258,7 +258,7 @@ def test_constants():
     assert with_constant.feature_importances_[3] == 0
 
 
-@pytest.mark.parametrize("max_bins", [2, 256, 1024])
+@pytest.mark.parametrize("max_bins", [2, pytest.param(256, marks=pytest.mark.slow), 1024])
 def test_any_number_of_bins(max_bins):
     rng = np.random.default_rng(1)
     data = rng.normal(size=(1100, 1))

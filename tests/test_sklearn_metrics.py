@@ -47,16 +47,6 @@ def test_predicted_numbers_are_judged():
     ]  # fmt: skip
     assert list(found) == names
     np.testing.assert_allclose(list(found.values()), expected, rtol=2e-5)
-    _, history = jboost.fit(
-        losses.poisson,
-        jboost.bin_features(X, 15),
-        COUNT,
-        spec=jboost.Spec(n_estimators=6, max_depth=2, n_iter_no_change=3),
-        hyper=jboost.Hyper(learning_rate=0.5),
-        valid=(X, COUNT + 1, WEIGHT),
-        metric=metrics.mae,
-    )
-    np.testing.assert_allclose(history.valid_metric, estimator.history_.valid_metric, rtol=1e-5)
 
 
 @pytest.mark.parametrize("loss", ["log_loss", pytest.param("exponential", marks=pytest.mark.slow)])

@@ -102,6 +102,9 @@ def both_searches(histogram: Any, rules: Rules, missing: bool) -> tuple[Best, Be
     return at_once, search_in_turn(histogram, absent, total, columns, rules)
 
 
+@pytest.mark.parametrize(
+    "precision", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["x32", "x64"], indirect=True
+)
 @pytest.mark.parametrize(("k", "missing"), [(1, True), (3, True), (1, False)])
 @pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
 def test_all_at_once_and_one_after_the_other_find_the_same(precision, policy, k, missing):

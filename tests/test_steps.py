@@ -329,7 +329,7 @@ def test_a_loss_that_has_fallen_far_does_not_climb(far):
         pytest.param(
             dataclasses.replace(losses.pseudo_huber(1.0), hessian="diagonal"), marks=pytest.mark.slow
         ),
-        dataclasses.replace(losses.poisson, hessian="first_order"),
+        pytest.param(dataclasses.replace(losses.poisson, hessian="first_order"), marks=pytest.mark.slow),
     ],
     ids=["curvature", "diagonal", "first_order"],
 )

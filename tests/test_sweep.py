@@ -194,11 +194,10 @@ def test_derivatives_that_fail_end_their_member_alone():
 
 def test_other_numbers_compile_nothing(caplog):
     X, y = rows()
-    data = jboost.bin_features(X, 32)
-    sweep(losses.squared_error, data, y, hyper=TWO, spec=SPEC, folds=3)
+    sweep(losses.squared_error, X, y, hyper=TWO, spec=SPEC, folds=3)
     other = Hyper(learning_rate=np.array([0.2, 0.3]), reg_lambda=np.array([2.0, 0.5]))
     with jax.log_compiles(), caplog.at_level(logging.WARNING):
-        sweep(losses.squared_error, data, y + 1, hyper=other, spec=SPEC, folds=3)
+        sweep(losses.squared_error, X, y + 1, hyper=other, spec=SPEC, folds=3)
     assert not [message for message in caplog.messages if "Compiling" in message or "compilation" in message]
 
 
@@ -314,7 +313,7 @@ def test_a_metric_that_is_no_number_leaves_no_score():
 
 def test_what_is_fitted_may_be_other_rows():
     X, y = rows()
-    found = sweep(losses.squared_error, X, y, hyper=TWO, spec=SPEC, folds=2)
+    found = sweep(losses.squared_error, X, y, hyper=TWO, spec=SPEC, folds=3)
     model, _ = found.fit(0, data=X[:100], y=y[:100])
     spec = replace(SPEC, n_estimators=int(found.best_round[0]) + 1)
     expected, _ = jboost.fit(losses.squared_error, X[:100], y[:100], spec=spec, hyper=found.hyper_of(0))

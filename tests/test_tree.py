@@ -44,7 +44,7 @@ def grow_chosen(columns: Columns, *rest: Any) -> Any:
     return engine.grow(columns._replace(bins=arrange(engine, columns.bins)), *rest)
 
 
-@pytest.fixture(params=["by level", "native", "chosen"])
+@pytest.fixture(params=["by level", "native", pytest.param("chosen", marks=pytest.mark.slow)])
 def grow(request):
     """Give each way to grow a tree: (codes, pairs, active, spec, allowed, layout) -> (tree, leaf)."""
     if request.param == "native":

@@ -14,6 +14,7 @@ from jboost import Hyper, Loss, Spec, losses
 
 N = 300
 SPEC = Spec(n_estimators=10, max_depth=3)
+POLICIES = ["symmetric", pytest.param("depthwise", marks=pytest.mark.slow)]
 PENALISED = Hyper(reg_lambda=3.0, reg_alpha=0.7, gamma=0.2, min_child_weight=5.0)
 
 
@@ -52,7 +53,7 @@ def assert_same_splits(one, other):
 
 
 @pytest.mark.parametrize("hyper", [Hyper(), PENALISED], ids=["defaults", "penalised"])
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_the_unit_of_the_target(rows, policy, hyper):
     data, y = rows
     spec = dataclasses.replace(SPEC, grow_policy=policy)
@@ -65,7 +66,7 @@ def test_the_unit_of_the_target(rows, policy, hyper):
         )
 
 
-@pytest.mark.parametrize("policy", ["symmetric", "depthwise"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_powers_of_two_times_the_target_give_the_same_bits(rows, policy):
     """Also where squares leave the range of the floats."""
     data, y = rows
@@ -137,7 +138,8 @@ def test_a_base_score_far_away_is_told_of_where_penalties_are_read_there(rows):
 
 @pytest.mark.parametrize("hyper", [Hyper(), PENALISED], ids=["defaults", "penalised"])
 @pytest.mark.parametrize(
-    "name", ["squared_error", "logistic", pytest.param("softmax", marks=pytest.mark.slow)]
+    "name",
+    ["logistic", *(pytest.param(name, marks=pytest.mark.slow) for name in ("squared_error", "softmax"))],
 )
 def test_the_unit_of_the_loss(rows, name, hyper):
     data, y = rows
@@ -190,15 +192,16 @@ def test_weights_that_sum_to_1_are_learned_from(rows):
         np.testing.assert_array_equal(by_powers[0].leaf_value, other.leaf_value)
 
 
-def test_a_weight_of_2_is_a_row_twice(rows):
+@pytest.mark.parametrize("name", ["logistic", pytest.param("squared_error", marks=pytest.mark.slow)])
+def test_a_weight_of_2_is_a_row_twice(rows, name):
     data, y = rows
+    loss, target = getattr(losses, name), (y > 0).astype(float) if name == "logistic" else y
     twice = jboost.bin_features(np.repeat(np.asarray(data.bins).T.astype(float), 2, axis=0), 255)
     once = jboost.bin_features(np.asarray(data.bins).T.astype(float), 255)
-    for loss, target in ((losses.squared_error, y), (losses.logistic, (y > 0).astype(float))):
-        weighted, _ = jboost.fit(loss, once, target, spec=SPEC, sample_weight=np.full(N, 2.0))
-        repeated, _ = jboost.fit(loss, twice, np.repeat(target, 2), spec=SPEC)
-        assert_same_splits(weighted, repeated)
-        np.testing.assert_allclose(weighted.leaf_value, repeated.leaf_value, rtol=1e-5, atol=1e-7)
+    weighted, _ = jboost.fit(loss, once, target, spec=SPEC, sample_weight=np.full(N, 2.0))
+    repeated, _ = jboost.fit(loss, twice, np.repeat(target, 2), spec=SPEC)
+    assert_same_splits(weighted, repeated)
+    np.testing.assert_allclose(weighted.leaf_value, repeated.leaf_value, rtol=1e-5, atol=1e-7)
 
 
 def test_penalties_in_units_by_hand():
