@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import threading
 import weakref
@@ -110,6 +111,16 @@ def test_the_least_recently_used_goes_first(own_programs, monkeypatch):
     assert len(traces) == 5
 
 
+def test_an_eighth_goes_at_once(own_programs, monkeypatch):
+    monkeypatch.setattr(programs, "MAX_PROGRAMS", 16)
+    collected = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(programs.n_programs()))
+    scaled, _ = counted()
+    for factor in range(24):
+        scaled(1.0, factor)
+    assert collected == [15] * 4  # with the 17th, the 19th, ...
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="memory maps are listed by Linux")
 def test_half_of_them_go_when_maps_run_short(own_programs, monkeypatch):
     scaled, _ = counted()
@@ -163,6 +174,37 @@ def test_fits_of_fresh_losses_leave_nothing_behind(own_programs, monkeypatch, rn
     if sys.platform == "linux":
         assert max(maps[3:]) - min(maps[3:]) < 40  # one more fit would bring a hundred or more
         assert maps[-1] - n_maps() > 100
+
+
+MANY_FITS = """
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import jboost
+
+X = np.random.default_rng(0).normal(size=(40, 2))
+spec = jboost.Spec(n_estimators=1, max_depth=1)
+for i in range(2000):
+    captured = np.full(100_000, 1.0 + i, np.float32)
+    jboost.fit(lambda score, y, captured=captured: 0.5 * captured[0] * (score - y) ** 2, X, X[:, 0], spec=spec)
+    if i % 500 == 499:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        print(len(Path("/proc/self/maps").read_text().splitlines()), pages, flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3 * 3600)
+@pytest.mark.skipif(sys.platform != "linux", reason="memory and its maps are listed by Linux")
+def test_two_thousand_fits_of_fresh_losses_in_one_process():
+    """It ended in a segmentation fault after 580: neither maps nor memory may grow once the limits are reached."""
+    done = subprocess.run([sys.executable, "-c", MANY_FITS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    maps, pages = np.array([line.split() for line in done.stdout.splitlines()], float).T
+    assert maps.max() < programs.MAX_MAPS + 2000
+    assert pages[-1] < 1.15 * pages[0]
 
 
 def test_programs_of_several_threads():

@@ -197,10 +197,16 @@ def _find(key: tuple[Any, ...]) -> Callable[..., Any] | None:
 
 
 def _keep(key: tuple[Any, ...], made: Callable[..., Any] | Future[Callable[..., Any]]) -> None:
-    """Keep a program, and drop those that were not used for longest if there are too many."""
+    """Keep a program, and drop those that were not used for longest if there are too many.
+
+    An eighth goes at once: to look for garbage takes as long as to compile a small program.
+    """
     with _lock:
-        is_short = _n_maps() > MAX_MAPS
-        most = len(_kept) // 2 if is_short else MAX_PROGRAMS - 1
+        is_short, most = _n_maps() > MAX_MAPS, len(_kept)
+        if is_short:
+            most = len(_kept) // 2
+        elif len(_kept) >= MAX_PROGRAMS:
+            most = MAX_PROGRAMS - max(MAX_PROGRAMS // 8, 1)
         dropped = len(_kept) > most
         while len(_kept) > most:
             _kept.popitem(last=False)
