@@ -155,7 +155,7 @@ def fits_of_fresh_losses(X, maps):
 @pytest.mark.skipif(sys.platform != "linux", reason="memory maps are listed by Linux")
 def test_maps_stay_below_a_limit(own_programs, monkeypatch, rng):
     """Whatever JAX keeps: beyond the limit all that it can forget is forgotten, captured arrays too."""
-    limit = n_maps() + 700
+    limit = n_maps() + 200
     monkeypatch.setattr(programs, "MAX_MAPS", limit)
     arrays = list(fits_of_fresh_losses(rng.normal(size=(40, 2)), maps := []))
     assert max(maps) < limit + 600  # two programs more
