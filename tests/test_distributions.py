@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from scipy.integrate import quad
 import jboost
 from jboost import Hyper, JBoostDistribution, Spec
 from jboost import distributions as d
+from jboost._objective.loss import as_loss
 from tests.of_rows import best_constant
 
 RNG = np.random.default_rng(1)
@@ -556,6 +558,8 @@ def test_wrong_arguments_are_named():
     for given in (d.normal, d.normal.loss):
         with pytest.raises(TypeError, match="the method loss of normal makes one: call it"):
             jboost.fit(given, np.zeros((3, 1)), np.zeros(3))
+    own = SimpleNamespace(loss=lambda score, y: (score - y) ** 2)  # a name that others may use
+    assert as_loss(own.loss).value is not None
     for call, text in (
         (lambda: d.normal(np.zeros((3, 3))), r"score must have shape \[n 2\]"),
         (lambda: known.quantile(1.0), "q must lie strictly between 0 and 1"),

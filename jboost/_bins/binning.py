@@ -53,9 +53,7 @@ class Binned:
 
     def __repr__(self) -> str:
         """Say of what shape the codes are, not which."""
-        shape, dtype = (
-            getattr(self.bins, name, None) for name in ("shape", "dtype")
-        )  # JAX puts anything there
+        shape, dtype = (getattr(self.bins, name, None) for name in ("shape", "dtype"))  # JAX puts in anything
         return f"Binned(shape={shape}, dtype={dtype}, edges={self.edges!r})"
 
     @functools.cached_property

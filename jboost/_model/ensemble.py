@@ -295,11 +295,9 @@ def name_kind(given: Any) -> str:
         return f"{name}: pass its attribute model_"
     if hasattr(given, "get_params"):
         return f"{name} that was not fitted"
-    return (
-        f"{name}, a model of another kind with a method predict of its own"
-        if hasattr(given, "predict")
-        else name
-    )
+    if hasattr(given, "predict"):
+        return f"{name}, a model of another kind with a method predict of its own"
+    return name
 
 
 def check_model(model: Any) -> None:

@@ -154,10 +154,6 @@ def _one_hot_rows(score: Float[Array, "n k"], j: Array) -> Float[Array, "n k"]:
     return jnp.where(is_hot, jnp.ones_like(score), jnp.zeros_like(score))
 
 
-def _name_of(given: Any) -> str:
-    return str(getattr(given, "name", None) or type(given).__name__)
-
-
 def as_loss(loss: Any) -> Any:
     """Return `loss` as an objective; a plain function of one row is wrapped with the default choices."""
     if isinstance(loss, Objective):
@@ -169,12 +165,9 @@ def as_loss(loss: Any) -> Any:
     if (getattr(loss, "__module__", None) or "").startswith("jboost.losses."):
         name = f"jboost.losses.{getattr(loss, '__name__', '')}"
         raise TypeError(f"loss must be a Loss, and {name} makes one: call it, as in {name}(...)")
-    if getattr(loss, "__name__", None) == "loss" and inspect.ismethod(loss):
-        raise TypeError(
-            f"loss must be a Loss, and the method loss of {_name_of(loss.__self__)} makes one: call it"
-        )
-    if inspect.ismethod(getattr(loss, "loss", None)):
-        raise TypeError(f"loss must be a Loss, and the method loss of {_name_of(loss)} makes one: call it")
+    maker: Any = loss.__self__ if inspect.ismethod(loss) else loss
+    if type(maker).__module__.startswith("jboost.distributions.") and hasattr(maker, "loss"):
+        raise TypeError(f"loss must be a Loss, and the method loss of {maker.name} makes one: call it")
     if not callable(loss) or isinstance(loss, type):
         raise TypeError(f"loss must be a Loss or a function loss(score, y) of one row, got {loss!r}")
     code = parametrised(loss).code

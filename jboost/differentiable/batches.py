@@ -58,10 +58,8 @@ class GroupBatches:
         n_groups = [max(int(np.asarray(_counts(table, rows)).sum()), 1) for table in rows.groups.tables]
         wanted = max(n_rows // size, 1)
         sizes = tuple(-(-n // wanted) for n in n_groups)
-        n = max(
-            -(-n // size) for n, size in zip(n_groups, sizes, strict=True)
-        )  # so that the last is not empty
-        return cls(as_array(np.int32(n)), sizes)
+        n_batches = [-(-n // size) for n, size in zip(n_groups, sizes, strict=True)]
+        return cls(as_array(np.int32(max(n_batches))), sizes)  # no batch is empty
 
     def blank(self, rows: Rows) -> Order:
         """Return what an order looks like."""

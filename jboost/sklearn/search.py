@@ -230,15 +230,13 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
             found = list(ParameterGrid(self.param_grid))
         else:
             given = self.param_distributions
-            several = given if isinstance(given, list | tuple) else [given]
-            n_iter = self.n_iter
-            if all(
-                isinstance(values, list | tuple | np.ndarray) for one in several for values in one.values()
-            ):
-                n_iter = min(
-                    n_iter, len(ParameterGrid(given))
-                )  # or scikit-learn warns that there are no more
-            found = list(ParameterSampler(given, n_iter, random_state=self.random_state))
+            sampler = ParameterSampler(given, self.n_iter, random_state=self.random_state)
+            spaces = [given] if isinstance(given, Mapping) else given
+            if not any(hasattr(values, "rvs") for space in spaces for values in space.values()):
+                sampler.n_iter = min(
+                    sampler.n_iter, len(ParameterGrid(given))
+                )  # or it warns that there are no more
+            found = list(sampler)
         name = "param_distributions" if self.param_grid is None else "param_grid"
         for unknown in sorted({one for setting in found for one in setting} - {*NUMBERS, *CHOICES}):
             raise ValueError(
