@@ -113,7 +113,7 @@ MANY_PROGRAMS = 128  # half a gigabyte, about
 def room_for_programs() -> Iterator[None]:
     """Forget compiled programs in time: without a memory map left JAX ends by a segmentation fault.
 
-    The library forgets them one by one, and looks for garbage each time: here all go after a test file.
+    The library forgets some at a time, and looks for garbage each time: here all go after a test file.
     """
     from jboost._runtime import programs  # after the import hook above
 

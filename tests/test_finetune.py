@@ -181,9 +181,8 @@ def test_a_pass_of_mini_batches_takes_each_group_once_and_whole():
     def of_group(score, y, mask):  # which knows how many rows there are
         return jnp.where(mask, score * y, 0).sum() * mask.sum().astype(score.dtype)
 
-    ids = np.repeat(
-        np.arange(13), [3] * 8 + [5] * 5
-    )  # two classes of sizes; a batch has two of the one, one of the other
+    # Two classes of sizes; a batch has two groups of the one and one of the other.
+    ids = np.repeat(np.arange(13), [3] * 8 + [5] * 5)
     X, y, weight = rows()[0][:49], 2.0 ** (np.arange(49) % 10), np.where(ids < 12, 1.0, 0.0)
     mixed = np.random.default_rng(1).permutation(49)
     X, y, weight, ids = X[mixed], y[mixed], weight[mixed], ids[mixed]

@@ -177,8 +177,6 @@ def test_fits_of_fresh_losses_leave_nothing_behind(own_programs, monkeypatch, rn
 
 
 MANY_FITS = """
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np

@@ -216,7 +216,7 @@ def finetune(
         given = RowArguments(Binned(bins, model.edges, True), y, sample_weight, offset, groups, OF_ROWS)
         problem = make_problem(resolved, given, Spec(), Hyper(), valid, metric)
         _check_outputs(model, problem)
-        _check_batch_size(batch_size, problem)
+        size = _batch_size(batch_size, problem)
         if problem.metric is not None and problem.valid is not None:
             try_metric(problem.metric, problem.valid, problem.loss.n_outputs)
         of_valid = None if valid is None else valid[0]
@@ -229,7 +229,7 @@ def finetune(
             optimizer=adam_without_rate() if optimizer is None else optimizer,
             n_steps=as_array(np.int32(steps)),
             patience=as_array(np.int32(patience)),
-            batches=None if batch_size is None else _batches(task.rows, int(batch_size)),
+            batches=_batches(task.rows, size),
         )
         start = first_state(task, numbers, key)
         state, losses, metrics = descend(task, start, verbose)
@@ -261,9 +261,9 @@ def _non_negative(name: str, value: Any) -> float:
     return float(value)
 
 
-def _check_batch_size(batch_size: Any, problem: Problem) -> None:
+def _batch_size(batch_size: Any, problem: Problem) -> int | None:
     if batch_size is None:
-        return
+        return None
     if problem.loss.needs_all_rows and problem.train.groups is None:
         raise ValueError(
             f"batch_size must be None for a {type(problem.loss).__name__}, whose rows depend on each other"
@@ -272,9 +272,12 @@ def _check_batch_size(batch_size: Any, problem: Problem) -> None:
     n_rows = int((np.asarray(problem.train.weight) > 0).sum())
     if size > n_rows:
         raise ValueError(f"batch_size must be at most the number of rows with weight, {n_rows}, got {size}")
+    return size
 
 
-def _batches(rows: Rows, size: int) -> RowBatches | GroupBatches:
+def _batches(rows: Rows, size: int | None) -> RowBatches | GroupBatches | None:
+    if size is None:
+        return None
     return RowBatches.of(rows, size) if rows.groups is None else GroupBatches.of(rows, size)
 
 

@@ -233,9 +233,8 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
             sampler = ParameterSampler(given, self.n_iter, random_state=self.random_state)
             spaces = [given] if isinstance(given, Mapping) else given
             if not any(hasattr(values, "rvs") for space in spaces for values in space.values()):
-                sampler.n_iter = min(
-                    sampler.n_iter, len(ParameterGrid(given))
-                )  # or it warns that there are no more
+                # Or it warns that there are no more.
+                sampler.n_iter = min(sampler.n_iter, len(ParameterGrid(given)))
             found = list(sampler)
         name = "param_distributions" if self.param_grid is None else "param_grid"
         for unknown in sorted({one for setting in found for one in setting} - {*NUMBERS, *CHOICES}):
