@@ -53,13 +53,13 @@ bool joint_is_right() {
   const jboost::GroupedBins bins{codes.get(), false, n, f, width};
   const jboost::TableShape shape(n_codes, 2, width, false);
   Array<uint64_t> values(n_added), joint(jboost::kJointWords), table(shape.words_for(1));
-  Array<uint32_t> rows(in_turn ? 0 : n_added);
+  Array<jboost::RowNumber> rows(in_turn ? 0 : n_added);
   Array<int32_t> expected(2 * width * n_codes);
   for (int64_t i = 0; i < n_added; ++i) {
     const int32_t g = static_cast<int32_t>(draw(-1000000, 1000000)), h = static_cast<int32_t>(draw(-1000, 1000000));
     const int64_t row = in_turn ? i : draw(0, n - first - 1);
     values[i] = jboost::packed(g, h);
-    if (!in_turn) rows[i] = static_cast<uint32_t>(row);
+    if (!in_turn) rows[i] = static_cast<jboost::RowNumber>(row);
     for (int64_t j = 0; j < width && keeps_contract; ++j) {
       const int64_t cell = j * n_codes + codes[(group * n + first + row) * width + j];
       expected[2 * cell] += g;

@@ -79,6 +79,20 @@ struct Case {
     return nullptr;
   }
 
+  // As quantise.py has it: all magnitudes in units of 2^-30 of the power of two above the largest, then their sum.
+  T scale_of(int64_t column) const {
+    constexpr int most = std::numeric_limits<T>::max_exponent - 2;
+    T largest = 0;
+    for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(values[i * c + column]));
+    int exponent = 0;
+    std::frexp(largest, &exponent);
+    const int shift = std::min(30 - (largest > 0 ? std::max(exponent, -most) : -most), most);
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; ++i)
+      sum += static_cast<int64_t>(std::nearbyint(std::ldexp(std::abs(values[i * c + column]), shift)));
+    return sum ? std::ldexp(T{1}, std::min(std::max(30 - ceil_log2(sum) + shift, -most), most)) : T{1};
+  }
+
   const char* check_column(const Result<T>& found, int64_t column) const {
     bool is_finite = true;
     long double magnitude = 0;
@@ -91,6 +105,7 @@ struct Case {
       if (of >= 0 && of < n_groups) exact[of] += value;
     }
     if (!is_finite) return std::isnan(found.scale[column]) ? nullptr : "a column that is not finite and has a scale";
+    if (found.scale[column] != scale_of(column)) return "another scale than its formula gives";
     for (int64_t g = 0; g < n_groups; ++g) {
       const int32_t* limb = &found.sums[(g * c + column) * jboost::n_limbs<T>];
       long double sum = 0;

@@ -40,12 +40,14 @@ constexpr int max_power = std::numeric_limits<T>::max_exponent - 2;
 template <typename T>
 using Word = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
 
-// Of a limb after the first: so many that no sum of as many values overflows.
-inline int32_t bits_of_limb(int32_t count) {
-  int32_t ceil_log2 = 0;
-  while (int64_t{1} << ceil_log2 < count) ++ceil_log2;
-  return std::clamp(31 - ceil_log2, 1, kBits);
+inline int ceil_log2(int64_t count) {
+  int result = 0;
+  while (int64_t{1} << result < count) ++result;
+  return result;
 }
+
+// Of a limb after the first: so many that no sum of as many values overflows.
+inline int32_t bits_of_limb(int32_t count) { return std::clamp(31 - ceil_log2(count), 1, kBits); }
 
 // Columns repeat with this period in the flat array: whole vectors of them.
 inline int64_t period(int64_t n_columns) { return std::lcm(n_columns, kWidth); }
@@ -72,14 +74,18 @@ JBOOST_INLINE void largest_bits(const T* values, int64_t n, int64_t width, Word<
   });
 }
 
-// sums[j] += round(|v| * factor[j]), counts[j] += v != 0.
+// low[j] + high[j] * 2^15 += round(|v| * factor[j]), counts[j] += v != 0. No sum over a block overflows.
+constexpr int kHalf = kBits / 2;
+static_assert(kBlock < int64_t{1} << (31 - kHalf - 1), "magnitudes are at most 2^30");
 template <typename T>
-JBOOST_INLINE void sum_magnitudes(const T* values, int64_t n, int64_t width, const T* factor, int64_t* sums,
-                                  int64_t* counts) {
+JBOOST_INLINE void sum_magnitudes(const T* values, int64_t n, int64_t width, const T* factor, int32_t* low,
+                                  int32_t* high, int32_t* counts) {
   by_period(n, width, [&](int64_t i, int64_t m) JBOOST_INLINE_LAMBDA {
     for (int64_t j = 0; j < m; ++j) {
       const T value = factor[j] == 0 ? T{0} : values[i + j];  // a column that is not finite counts as 0
-      sums[j] += static_cast<int32_t>(std::nearbyint(std::abs(value) * factor[j]));
+      const int32_t magnitude = static_cast<int32_t>(std::nearbyint(std::abs(value) * factor[j]));
+      low[j] += magnitude & ((1 << kHalf) - 1);
+      high[j] += magnitude >> kHalf;
       counts[j] += value != 0;
     }
   });
@@ -142,11 +148,11 @@ JBOOST_INLINE void add_by_group(const T* values, const int32_t* group, int64_t r
     if (width == internal::kWidth) return internal::largest_bits<T>(values, n, internal::kWidth, largest);            \
     internal::largest_bits<T>(values, n, width, largest);                                                             \
   }                                                                                                                   \
-  JBOOST_CLONES static void sum_magnitudes(const T* values, int64_t n, int64_t width, const T* factor, int64_t* sums, \
-                                           int64_t* counts) {                                                        \
+  JBOOST_CLONES static void sum_magnitudes(const T* values, int64_t n, int64_t width, const T* factor, int32_t* low,  \
+                                           int32_t* high, int32_t* counts) {                                         \
     if (width == internal::kWidth)                                                                                    \
-      return internal::sum_magnitudes<T>(values, n, internal::kWidth, factor, sums, counts);                          \
-    internal::sum_magnitudes<T>(values, n, width, factor, sums, counts);                                              \
+      return internal::sum_magnitudes<T>(values, n, internal::kWidth, factor, low, high, counts);                     \
+    internal::sum_magnitudes<T>(values, n, width, factor, low, high, counts);                                         \
   }                                                                                                                   \
   JBOOST_CLONES static void add_all(const T* values, int64_t n, int64_t width, const T* scale, const T* step,         \
                                     int32_t* sums) {                                                                  \
@@ -183,34 +189,25 @@ class FixedPoint {
 
   // The factor of each column, NaN if it is not finite, and how many of its values are not 0.
   void find_scale(T* factors, int32_t* counts) {
-    constexpr int max_exponent = std::numeric_limits<T>::max_exponent;
     const int64_t c = columns_.n_columns;
-    const auto largest = by_column<internal::Word<T>>(
-        1, [&](const T* values, int64_t n, auto* result) { largest_bits(values, n, width_, result); },
-        [](auto a, auto b) { return std::max(a, b); });
+    const std::vector<Magnitudes> found = magnitudes();
     std::vector<int> shift(c);
     std::vector<T> units(c, 0);
+    std::vector<int64_t> sums(c);
+    bool are_certain = true;
     for (int64_t column = 0; column < c; ++column) {
-      const int biased = static_cast<int>(largest[column] >> (std::numeric_limits<T>::digits - 1));
-      const int exponent = std::max(biased - (max_exponent - 2), -internal::max_power<T>);
-      shift[column] = std::min(internal::kBits - exponent, internal::max_power<T>);
-      if (exponent <= max_exponent) units[column] = std::ldexp(T{1}, shift[column]);
+      shift[column] = shift_of(found[column].largest);
+      units[column] = unit_of(found[column].largest);
+      sums[column] = static_cast<int64_t>(std::ldexp(found[column].estimate, shift[column]));
+      are_certain = are_certain && (units[column] == 0 || is_certain(found[column], shift[column]));
     }
-    const std::vector<T> repeated = over_period(units.data());
-    const auto sums = by_column<int64_t>(
-        2,
-        [&](const T* values, int64_t n, int64_t* result) {
-          sum_magnitudes(values, n, width_, repeated.data(), result, result + width_);
-        },
-        [](int64_t a, int64_t b) { return a + b; });
+    if (!are_certain) sums = sums_of_magnitudes(units);
     for (int64_t column = 0; column < c; ++column) {
-      int ceil_log2 = 0;
-      while (int64_t{1} << ceil_log2 < sums[column]) ++ceil_log2;
-      const int exponent = std::clamp(internal::kBits - ceil_log2 + shift[column], -internal::max_power<T>,
-                                      internal::max_power<T>);
+      const int exponent = std::clamp(internal::kBits - internal::ceil_log2(sums[column]) + shift[column],
+                                      -internal::max_power<T>, internal::max_power<T>);
       factors[column] = units[column] == 0 ? std::numeric_limits<T>::quiet_NaN()
                                            : std::ldexp(T{1}, sums[column] == 0 ? 0 : exponent);
-      counts[column] = static_cast<int32_t>(sums[c + column]);
+      counts[column] = units[column] == 0 ? 0 : found[column].count;
     }
   }
 
@@ -264,10 +261,95 @@ class FixedPoint {
   }
 
  private:
+  // What is found of a column in one pass.
+  struct Magnitudes {
+    internal::Word<T> largest = 0;  // bits
+    double estimate = 0;            // of their sum: exact but for the rounding of each in its block, and of sums
+    int32_t count = 0;              // of values that are not 0
+
+    void add(const Magnitudes& other) {
+      largest = std::max(largest, other.largest);
+      estimate += other.estimate;
+      count += other.count;
+    }
+  };
+
+  // The exponent of the units in which magnitudes are integers below 2^30, given the bits of the largest.
+  static int shift_of(internal::Word<T> largest) {
+    const int biased = static_cast<int>(largest >> (std::numeric_limits<T>::digits - 1));
+    const int exponent = std::max(biased - (std::numeric_limits<T>::max_exponent - 2), -internal::max_power<T>);
+    return std::min(internal::kBits - exponent, internal::max_power<T>);
+  }
+  // What that makes magnitudes be multiplied by; 0 where the largest is not finite.
+  static T unit_of(internal::Word<T> largest) {
+    T value;
+    std::memcpy(&value, &largest, sizeof value);
+    return std::isfinite(value) ? std::ldexp(T{1}, shift_of(largest)) : T{0};
+  }
+  // Whether the estimate rounds to the same power of two as the sum of magnitudes that are rounded in units of the column.
+  bool is_certain(const Magnitudes& found, int shift) const {
+    if (found.largest == 0) return true;
+    const double sum = std::ldexp(found.estimate, shift), off = static_cast<double>(columns_.n_rows) + 1 + sum * 1e-9;
+    const bool is_normal = found.estimate > 1e-280 && found.estimate < 1e280;
+    return is_normal && sum > 2 * off &&
+           internal::ceil_log2(static_cast<int64_t>(sum - off)) == internal::ceil_log2(static_cast<int64_t>(sum + off));
+  }
+
+  // The sums of magnitudes of each column, in its units.
+  std::vector<int64_t> sums_of_magnitudes(const std::vector<T>& units) {
+    const std::vector<T> factor = over_period(units.data());
+    std::vector<int32_t> halves(n_workers_ * 3 * width_);
+    return by_column<int64_t>(
+        1,
+        [&](const T* values, int64_t n, int64_t worker, int64_t* result) {
+          const int32_t* const low = halves_of_sums(values, n, factor.data(), halves.data() + worker * 3 * width_);
+          for (int64_t j = 0; j < width_; ++j)
+            result[j] += low[j] + (static_cast<int64_t>(low[width_ + j]) << internal::kHalf);
+        },
+        [](int64_t a, int64_t b) { return a + b; });
+  }
+  // Low halves, high halves and counts of a block, of the flat columns of the period.
+  const int32_t* halves_of_sums(const T* values, int64_t n, const T* factor, int32_t* halves) const {
+    std::fill_n(halves, 3 * width_, 0);
+    sum_magnitudes(values, n, width_, factor, halves, halves + width_, halves + 2 * width_);
+    return halves;
+  }
+
+  // Each block is looked at twice while it is in the cache: for its largest magnitude, then for their sum.
+  std::vector<Magnitudes> magnitudes() {
+    const int64_t c = columns_.n_columns;
+    std::vector<Magnitudes> found(n_workers_ * c);
+    std::vector<internal::Word<T>> largest(n_workers_ * width_);
+    std::vector<T> factors(n_workers_ * width_);
+    std::vector<int32_t> halves(n_workers_ * 3 * width_);
+    crew_.run(n_blocks_, [&](int64_t block, int64_t worker) {
+      const T* const values = columns_.values + first_row(block) * c;
+      const int64_t n = rows_of(block) * c;
+      internal::Word<T>* const most = largest.data() + worker * width_;
+      std::fill_n(most, width_, 0);
+      largest_bits(values, n, width_, most);
+      for (int64_t j = width_ - 1; j >= c; --j) most[j - c] = std::max(most[j - c], most[j]);
+      T* const factor = factors.data() + worker * width_;
+      for (int64_t j = 0; j < width_; ++j) factor[j] = j < c ? unit_of(most[j]) : factor[j - c];
+      const int32_t* const low = halves_of_sums(values, n, factor, halves.data() + worker * 3 * width_);
+      for (int64_t column = 0; column < c; ++column) {
+        Magnitudes one{most[column]};
+        for (int64_t j = column; j < width_; j += c) {
+          const double sum = low[j] + static_cast<double>(low[width_ + j]) * (1 << internal::kHalf);
+          one.estimate += factor[j] == 0 ? 0 : sum / factor[j];
+          one.count += low[2 * width_ + j];
+        }
+        found[worker * c + column].add(one);
+      }
+    });
+    for (int64_t i = c; i < n_workers_ * c; ++i) found[i % c].add(found[i]);
+    return found;
+  }
+
   void sum_all(const std::vector<T>& scale, const std::vector<T>& step, int32_t* out) {
     const auto sums = by_column<int32_t>(
         n_limbs<T>,
-        [&](const T* values, int64_t n, int32_t* result) {
+        [&](const T* values, int64_t n, int64_t, int32_t* result) {
           add_all(values, n, width_, scale.data(), step.data(), result);
         },
         [](int32_t a, int32_t b) { return a + b; });
@@ -284,13 +366,13 @@ class FixedPoint {
     for (int64_t j = 0; j < width_; ++j) repeated[j] = of_column[j % columns_.n_columns];
     return repeated;
   }
-  // Runs work(values, n, result of the block) over blocks; results have a period of places, combined by column.
+  // Runs work(values, n, worker, result of the worker) over blocks; results have a period of places, combined by column.
   template <typename R, typename Work, typename Combine>
   std::vector<R> by_column(int64_t n_results, const Work& work, const Combine& combine) {
-    std::vector<R> parts(n_blocks_ * n_results * width_, R{0});
-    crew_.run(n_blocks_, [&](int64_t block, int64_t) {
-      work(columns_.values + first_row(block) * columns_.n_columns, rows_of(block) * columns_.n_columns,
-           parts.data() + block * n_results * width_);
+    std::vector<R> parts(n_workers_ * n_results * width_, R{0});
+    crew_.run(n_blocks_, [&](int64_t block, int64_t worker) {
+      work(columns_.values + first_row(block) * columns_.n_columns, rows_of(block) * columns_.n_columns, worker,
+           parts.data() + worker * n_results * width_);
     });
     std::vector<R> results(n_results * columns_.n_columns, R{0});
     for (size_t i = 0; i < parts.size(); ++i) {

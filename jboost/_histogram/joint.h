@@ -31,7 +31,7 @@ namespace internal {
 
 // An odd last column has a table of its own.
 template <int F, bool kInTurn>
-void add_pairs(const uint8_t* codes, int64_t width, const uint32_t* rows, int64_t n, const uint64_t* values,
+void add_pairs(const uint8_t* codes, int64_t width, const RowNumber* rows, int64_t n, const uint64_t* values,
                uint64_t* joint, uint64_t* last) {
   const int64_t ahead = prefetch_distance(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -52,7 +52,7 @@ void add_pairs(const uint8_t* codes, int64_t width, const uint32_t* rows, int64_
 }
 
 template <int F>
-void add_group_by_pairs(int64_t n_features, const uint8_t* codes, int64_t width, const uint32_t* rows, int64_t n,
+void add_group_by_pairs(int64_t n_features, const uint8_t* codes, int64_t width, const RowNumber* rows, int64_t n,
                         const uint64_t* values, uint64_t* joint, uint64_t* last) {
   if constexpr (F == 0) {
     return;
@@ -68,7 +68,7 @@ void add_group_by_pairs(int64_t n_features, const uint8_t* codes, int64_t width,
 }  // namespace internal
 
 // Does what add_rows does to a slot of a group, with `add_marginals` after the last rows. Joint tables start as zeros.
-inline void add_joint_rows(const GroupedBins& bins, int64_t group, int64_t first_row, const uint32_t* rows, int64_t n,
+inline void add_joint_rows(const GroupedBins& bins, int64_t group, int64_t first_row, const RowNumber* rows, int64_t n,
                            const uint64_t* values, uint64_t* joint, uint64_t* table, const TableShape& shape) {
   const uint8_t* codes = static_cast<const uint8_t*>(bins.codes) + (group * bins.n_rows + first_row) * bins.width;
   const int64_t n_features = bins.features_of(group);

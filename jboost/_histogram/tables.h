@@ -20,6 +20,10 @@ namespace jboost {
 constexpr int64_t kGroup = 8;  // most features of a group
 constexpr int64_t kLine = 8;   // words of a cache line
 
+// Of a row in its block: small, as all of them pass through memory level by level.
+using RowNumber = uint16_t;
+constexpr int64_t kMaxBlockRows = int64_t{1} << 16;
+
 // Two signed sums in one word: high * 2^32 + low, modulo 2^64. A negative low borrows from high; half of 2^32
 // gives it back.
 inline uint64_t packed(int32_t high, int32_t low) {
@@ -61,7 +65,7 @@ inline int64_t prefetch_distance(int64_t n) { return std::clamp<int64_t>(n / 16,
 
 // Adds n rows to the tables of F features: rows[i] of the codes, with the i-th value. All rows in turn if rows is null.
 template <int F, typename Code, bool kInTurn>
-void add_single_words(const Code* codes, int64_t width, const uint32_t* rows, int64_t n, const uint64_t* values,
+void add_single_words(const Code* codes, int64_t width, const RowNumber* rows, int64_t n, const uint64_t* values,
                       uint64_t* table, int64_t feature_words, uint32_t max_code) {
   const int64_t ahead = prefetch_distance(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -79,7 +83,7 @@ void add_single_words(const Code* codes, int64_t width, const uint32_t* rows, in
 
 // Does so where a cell has several words: P of them, or n_words where P is 0.
 template <int P, typename Code>
-void add_many_words(const Code* codes, int64_t width, int64_t n_features, const uint32_t* rows, int64_t n,
+void add_many_words(const Code* codes, int64_t width, int64_t n_features, const RowNumber* rows, int64_t n,
                     const uint64_t* values, uint64_t* table, int64_t feature_words, int64_t n_words, uint32_t max_code) {
   const int64_t words = P ? P : n_words, ahead = prefetch_distance(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -95,7 +99,7 @@ void add_many_words(const Code* codes, int64_t width, int64_t n_features, const 
 }
 
 template <int F, typename Code>
-void add_group(int64_t n_features, const Code* codes, int64_t width, const uint32_t* rows, int64_t n,
+void add_group(int64_t n_features, const Code* codes, int64_t width, const RowNumber* rows, int64_t n,
                const uint64_t* values, uint64_t* table, const TableShape& shape, uint32_t max_code) {
   if constexpr (F == 0) {
     return;
@@ -120,7 +124,7 @@ void with_words(int64_t n, const Work& work) {
 }
 
 template <typename Code>
-void add_rows_of(const GroupedBins& bins, int64_t group, int64_t first_row, const uint32_t* rows, int64_t n,
+void add_rows_of(const GroupedBins& bins, int64_t group, int64_t first_row, const RowNumber* rows, int64_t n,
                  const uint64_t* values, uint64_t* table, const TableShape& shape, int64_t n_codes) {
   const Code* codes = static_cast<const Code*>(bins.codes) + (group * bins.n_rows + first_row) * bins.width;
   const uint32_t max_code = static_cast<uint32_t>(n_codes);  // the line after the last code
@@ -134,23 +138,24 @@ void add_rows_of(const GroupedBins& bins, int64_t group, int64_t first_row, cons
     });
 }
 
-// Adds n rows, numbered from `codes` and `values` on, to the table of one feature.
+// Adds n rows, numbered from `codes` and `values` on (or all in turn if rows is null), to the table of one feature.
 template <int P, typename Code>
-void add_to_feature(const Code* codes, int64_t width, const uint32_t* rows, int64_t n, const uint64_t* values,
+void add_to_feature(const Code* codes, int64_t width, const RowNumber* rows, int64_t n, const uint64_t* values,
                     uint64_t* table, int64_t n_words, uint32_t max_code) {
   const int64_t words = P ? P : n_words;
   for (int64_t i = 0; i < n; ++i) {
-    const uint64_t* value = values + rows[i] * words;
-    uint64_t* cell = table + std::min<uint32_t>(codes[rows[i] * width], max_code) * words;
+    const int64_t row = rows ? rows[i] : i;
+    const uint64_t* value = values + row * words;
+    uint64_t* cell = table + std::min<uint32_t>(codes[row * width], max_code) * words;
     for (int64_t p = 0; p < words; ++p) cell[p] += value[p];
   }
 }
 
 }  // namespace internal
 
-// Adds n rows, given by their numbers from first_row on, to a table of one feature alone; `values` are those of all
-// rows from first_row on.
-inline void add_rows_to_feature(const GroupedBins& bins, int64_t feature, int64_t first_row, const uint32_t* rows,
+// Adds n rows, given by their numbers from first_row on (or all in turn if rows is null), to a table of one feature
+// alone; `values` are those of all rows from first_row on.
+inline void add_rows_to_feature(const GroupedBins& bins, int64_t feature, int64_t first_row, const RowNumber* rows,
                                 int64_t n, const uint64_t* values, uint64_t* table, const TableShape& shape,
                                 int64_t n_codes) {
   const int64_t first = (feature / bins.width * bins.n_rows + first_row) * bins.width + feature % bins.width;
@@ -166,7 +171,7 @@ inline void add_rows_to_feature(const GroupedBins& bins, int64_t feature, int64_
 }
 
 // Adds n rows, given by their numbers from first_row on (or all in turn if rows is null), to a slot of a group.
-inline void add_rows(const GroupedBins& bins, int64_t group, int64_t first_row, const uint32_t* rows, int64_t n,
+inline void add_rows(const GroupedBins& bins, int64_t group, int64_t first_row, const RowNumber* rows, int64_t n,
                      const uint64_t* values, uint64_t* table, const TableShape& shape, int64_t n_codes) {
   if (bins.wide)
     internal::add_rows_of<uint16_t>(bins, group, first_row, rows, n, values, table, shape, n_codes);

@@ -38,16 +38,14 @@ def leaf_cover(
     is_other = ((weight != 0) & (weight != 1)).astype(weight.dtype)  # sums of floats are sooner compiled
     is_plain = over_devices(reduce, jnp.sum(is_other)) == 0
 
-    def counts(drawn: Array, leaf: Int[Array, " n"]) -> Float[Array, " leaves"]:
-        return count_by_group(drawn > 0, leaf, n_leaves, reduce).astype(
-            drawn.dtype
-        )  # the same numbers, sooner
+    def counts(drawn: Array, active: Array, leaf: Int[Array, " n"]) -> Float[Array, " leaves"]:
+        return count_by_group(active, leaf, n_leaves, reduce).astype(drawn.dtype)  # the same numbers, sooner
 
-    def sums(drawn: Array, leaf: Int[Array, " n"]) -> Float[Array, " leaves"]:
+    def sums(drawn: Array, active: Array, leaf: Int[Array, " n"]) -> Float[Array, " leaves"]:
         return sum_by_group(drawn[:, None], leaf, n_leaves, reduce, scale)[:, 0]
 
     def of_weight(leaf: Int[Array, " n"]) -> Float[Array, " leaves"]:
-        return jax.lax.cond(is_plain, counts, sums, drawn, leaf)
+        return jax.lax.cond(is_plain, counts, sums, drawn, drawn > 0, leaf)
 
     by_output = leaves.leaf if leaves.leaf.ndim == 2 else leaves.leaf[:, None]
     return of_h, jax.vmap(of_weight, 1, 1)(by_output)

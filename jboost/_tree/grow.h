@@ -48,7 +48,7 @@ class Grower {
         tables_(p.grouped, TableShape(n_cells_, n_statistics_, p.grouped.width, p.grouped.wide), parts(), max_nodes_ / 2),
         passes_(are_passing()),
         n_joint_(may_be_joint() ? kJointNodes : 0),
-        rows_(p.n_rows(), block_rows(), tables_.shape.n_words, max_nodes_, !passes_),
+        rows_(p.n_rows(), block_rows(), tables_.shape.n_words, max_nodes_, !passes_, n_workers_),
         found_(p.n_features() * max_nodes_ / 2),
         routes_(max_nodes_ / 2),
         crew_(pool, n_workers_) {
@@ -119,7 +119,7 @@ class Grower {
   }
   int64_t block_rows() const {
     // In the second-level cache, with enough blocks to share out and enough rows for each node.
-    const int64_t most = int64_t{32768} << std::max<int64_t>(0, p_.depth - 6);
+    const int64_t most = p_.depth > 6 ? kMaxBlockRows : kMaxBlockRows / 2;
     const int64_t share = round_up(p_.n_rows() / (4 * n_workers_) + 1, 64);
     return std::max<int64_t>(1, std::min({p_.n_rows(), most, std::max<int64_t>(share, 2048)}));
   }
@@ -159,7 +159,7 @@ class Grower {
   }
   void add_block(int64_t block, const Built& one, int64_t group, uint64_t* cells, uint64_t* joint) {
     const int64_t n = rows_.count(block, one.node), first = rows_.first_row(block);
-    const uint32_t* rows = rows_.has_all(block, one.node) ? nullptr : rows_.rows(block, one.node);
+    const RowNumber* rows = rows_.rows(block, one.node);
     const uint64_t* values = rows_.values(block, one.node);
     if (joint)
       add_joint_rows(p_.grouped, group, first, rows, n, values, joint, cells, tables_.shape);
@@ -299,7 +299,7 @@ class Grower {
   // Sends the rows to the children, and says which tables are to be built: those of the lighter ones.
   void descend() {
     std::vector<std::atomic<int64_t>> n_built(n_nodes_);
-    crew_.run(rows_.n_blocks, [&](int64_t block, int64_t) {
+    crew_.run(rows_.n_blocks, [&](int64_t block, int64_t worker) {
       NodeRows next = rows_.next();
       for (int64_t node = 0; node < n_nodes_; ++node) {
         if (!is_split(node) || !tables_.has(node)) {
@@ -308,7 +308,7 @@ class Grower {
         }
         const Route& route = routes_[node];
         with_codes(route.column, [&](const auto& codes) {
-          rows_.split(block, node, codes, route, static_cast<uint32_t>(n_cells_));
+          rows_.split(block, node, codes, route, static_cast<uint32_t>(n_cells_), worker);
         });
         const int64_t built = 2 * node + lighter_right_[node];
         next.collect_values(block, built);
@@ -338,15 +338,18 @@ class Grower {
   void write_leaves(int64_t block) {
     int32_t* leaf = p_.leaf + rows_.first_row(block);
     for (int64_t node = 0; node < n_nodes_; ++node) {
-      const uint32_t* rows = rows_.rows(block, node);
+      const RowNumber* rows = rows_.rows(block, node);
       const int64_t n = rows_.count(block, node);
       if (!n) continue;
       with_codes(routes_[node].column, [&](const auto& codes) {
         const auto of_block = codes.from(rows_.first_row(block));
         using Code = typename std::decay_t<decltype(codes)>::Type;
         with_test<Code>(routes_[node], static_cast<uint32_t>(n_cells_), [&](const auto& goes_right) {
-          for (int64_t i = 0; i < n; ++i)
-            leaf[rows[i]] = static_cast<int32_t>(2 * node + goes_right(of_block[rows[i]]));
+          const auto leaf_of = [&](int64_t row) { return static_cast<int32_t>(2 * node + goes_right(of_block[row])); };
+          if (rows)
+            for (int64_t i = 0; i < n; ++i) leaf[rows[i]] = leaf_of(rows[i]);
+          else
+            for (int64_t i = 0; i < n; ++i) leaf[i] = leaf_of(i);
         });
       });
     }

@@ -65,37 +65,42 @@ struct Column {
   Column from(int64_t row) const { return {codes + row * step, step}; }
 };
 
-// Moves the rows that go right behind the others, both in their order; returns how many went left. Overwrites `from`.
-template <typename Code, typename Test>
-int64_t partition(Column<Code> codes, const Test& goes_right, uint32_t* from, int64_t n, uint32_t* to) {
+// Moves the rows that go right behind the others, both in their order and in place; returns how many went left. The rows
+// are those of `rows`, or all in turn. Each store but one of a row is overwritten by the next: no branch to be guessed.
+template <bool kInTurn, typename Code, typename Test>
+int64_t partition(Column<Code> codes, const Test& goes_right, RowNumber* rows, int64_t n, RowNumber* spare) {
   int64_t n_left = 0, n_right = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const uint32_t row = from[i], right = goes_right(codes[row]);
-    to[n_left] = row;  // both are written, one is kept: no branch to be guessed
-    from[n_right] = row;
+    const RowNumber row = kInTurn ? static_cast<RowNumber>(i) : rows[i];
+    const uint32_t right = goes_right(codes[row]);
+    rows[n_left] = row;
+    spare[n_right] = row;
     n_left += !right;
     n_right += right;
   }
-  std::memcpy(to + n_left, from, n_right * sizeof(uint32_t));
+  std::memcpy(rows + n_left, spare, n_right * sizeof(RowNumber));
   return n_left;
 }
 
-// Rows by block and node. Row numbers count from the start of their block.
+// Rows by block and node. Row numbers count from the start of their block; those of a node that has all rows of a block
+// are written nowhere.
 class NodeRows {
  public:
-  NodeRows(int64_t n_rows, int64_t block_rows, int64_t n_words, int64_t max_nodes, bool collects)
+  NodeRows(int64_t n_rows, int64_t block_rows, int64_t n_words, int64_t max_nodes, bool collects, int64_t n_workers)
       : n_rows(n_rows), block_rows(block_rows), n_blocks((n_rows + block_rows - 1) / block_rows), n_words(n_words),
-        max_nodes_(max_nodes), collects_(collects) {}
+        max_nodes_(max_nodes), n_workers_(n_workers), collects_(collects) {}
 
   int64_t words_needed() const {
-    return 2 * words_of_rows() + (collects_ ? 2 : 1) * n_rows * n_words + 2 * words_of_starts();
+    return words_of(n_rows) + n_workers_ * words_of(block_rows) + (collects_ ? 2 : 1) * n_rows * n_words +
+           2 * words_of_starts();
   }
   void use(uint64_t* memory) {
-    now_ = reinterpret_cast<uint32_t*>(memory);
-    next_ = reinterpret_cast<uint32_t*>(memory + words_of_rows());
-    values_ = memory + 2 * words_of_rows();
-    collected_ = values_ + n_rows * n_words;
-    starts_ = reinterpret_cast<uint32_t*>(values_ + (collects_ ? 2 : 1) * n_rows * n_words);
+    rows_ = reinterpret_cast<RowNumber*>(memory);
+    spare_ = memory += words_of(n_rows);
+    values_ = memory += n_workers_ * words_of(block_rows);
+    collected_ = memory += n_rows * n_words;
+    if (collects_) memory += n_rows * n_words;
+    starts_ = reinterpret_cast<uint32_t*>(memory);
     next_starts_ = starts_ + 2 * words_of_starts();
   }
 
@@ -103,9 +108,11 @@ class NodeRows {
   int64_t rows_of(int64_t block) const { return std::min(block_rows, n_rows - first_row(block)); }
   int64_t count(int64_t block, int64_t node) const { return starts(block)[node + 1] - starts(block)[node]; }
   int64_t count_all(int64_t block, int64_t n_nodes) const { return starts(block)[n_nodes]; }
-  uint32_t* rows(int64_t block, int64_t node) { return now_ + first_row(block) + starts(block)[node]; }
-  const uint32_t* rows(int64_t block, int64_t node) const { return now_ + first_row(block) + starts(block)[node]; }
   bool has_all(int64_t block, int64_t node) const { return count(block, node) == rows_of(block); }
+  // Null for all rows in turn.
+  const RowNumber* rows(int64_t block, int64_t node) const {
+    return has_all(block, node) ? nullptr : rows_ + first_row(block) + starts(block)[node];
+  }
   // The packed statistics of the rows of a node, if they were collected.
   const uint64_t* values(int64_t block, int64_t node) const {
     if (has_all(block, node)) return values_ + first_row(block) * n_words;
@@ -135,21 +142,24 @@ class NodeRows {
 
   // Puts the active rows of a block in the root.
   void start(int64_t block, const bool* active) {
-    uint32_t* rows = now_ + first_row(block);
+    RowNumber* rows = rows_ + first_row(block);
     const bool* is_active = active + first_row(block);
-    uint32_t n = 0;
-    for (int64_t i = 0; i < rows_of(block); ++i) {
-      rows[n] = static_cast<uint32_t>(i);
-      n += is_active[i];
+    int64_t n = rows_of(block);
+    if (std::memchr(is_active, 0, n)) {
+      n = 0;
+      for (int64_t i = 0; i < rows_of(block); ++i) {
+        rows[n] = static_cast<RowNumber>(i);
+        n += is_active[i];
+      }
     }
     starts(block)[0] = 0;
-    starts(block)[1] = n;
+    starts(block)[1] = static_cast<uint32_t>(n);
   }
 
   // Puts the statistics of the rows of a node side by side.
   void collect_values(int64_t block, int64_t node) {
     if (!collects_ || has_all(block, node)) return;  // nobody reads them, or they are
-    const uint32_t* row = rows(block, node);
+    const RowNumber* row = rows(block, node);
     const uint64_t* of_block = values_ + first_row(block) * n_words;
     uint64_t* value = collected_ + (first_row(block) + starts(block)[node]) * n_words;
     const int64_t n = count(block, node);
@@ -161,29 +171,18 @@ class NodeRows {
 
   // Sends the rows of a node of a block to its children, in the arrangement that `advance` makes the current one.
   template <typename Code>
-  void split(int64_t block, int64_t node, Column<Code> codes, const Route& route, uint32_t n_codes) {
-    const int64_t from = starts(block)[node], n = count(block, node);
-    uint32_t* target = next_ + first_row(block) + from;
-    uint32_t* after = next_starts_ + block * (max_nodes_ + 1);
-    int64_t n_left = n;
+  void split(int64_t block, int64_t node, Column<Code> codes, const Route& route, uint32_t n_codes, int64_t worker) {
+    RowNumber* const rows = rows_ + first_row(block) + starts(block)[node];
+    RowNumber* const spare = reinterpret_cast<RowNumber*>(spare_ + worker * words_of(block_rows));
+    const Column<Code> of_block = codes.from(first_row(block));
+    const int64_t n = count(block, node);
     with_test<Code>(route, n_codes, [&](const auto& goes_right) {
-      n_left = partition(codes.from(first_row(block)), goes_right, rows(block, node), n, target);
+      divide(block, node, has_all(block, node) ? partition<true>(of_block, goes_right, rows, n, spare)
+                                               : partition<false>(of_block, goes_right, rows, n, spare));
     });
-    after[2 * node] = static_cast<uint32_t>(from);
-    after[2 * node + 1] = static_cast<uint32_t>(from + n_left);
-    after[2 * node + 2] = static_cast<uint32_t>(from + n);
   }
-  void keep_left(int64_t block, int64_t node) {
-    const int64_t from = starts(block)[node], n = count(block, node);
-    std::memcpy(next_ + first_row(block) + from, rows(block, node), n * sizeof(uint32_t));
-    uint32_t* after = next_starts_ + block * (max_nodes_ + 1);
-    after[2 * node] = static_cast<uint32_t>(from);
-    after[2 * node + 1] = after[2 * node + 2] = static_cast<uint32_t>(from + n);
-  }
-  void advance() {
-    std::swap(now_, next_);
-    std::swap(starts_, next_starts_);
-  }
+  void keep_left(int64_t block, int64_t node) { divide(block, node, count(block, node)); }
+  void advance() { std::swap(starts_, next_starts_); }
   // Where `collect_values` is to be called before `advance`: on the arrangement to come.
   NodeRows next() const {
     NodeRows other = *this;
@@ -194,14 +193,24 @@ class NodeRows {
   const int64_t n_rows, block_rows, n_blocks, n_words;
 
  private:
-  int64_t words_of_rows() const { return (n_rows + 1) / 2; }
+  static int64_t words_of(int64_t n) { return (n * static_cast<int64_t>(sizeof(RowNumber)) + 7) / 8; }
   int64_t words_of_starts() const { return (n_blocks * (max_nodes_ + 1) + 1) / 2; }
   uint32_t* starts(int64_t block) { return starts_ + block * (max_nodes_ + 1); }
   const uint32_t* starts(int64_t block) const { return starts_ + block * (max_nodes_ + 1); }
+  // Says of the children of a node that the left one has the first n_left of its rows.
+  void divide(int64_t block, int64_t node, int64_t n_left) {
+    const uint32_t from = starts(block)[node];
+    uint32_t* after = next_starts_ + block * (max_nodes_ + 1) + 2 * node;
+    after[0] = from;
+    after[1] = from + static_cast<uint32_t>(n_left);
+    after[2] = from + static_cast<uint32_t>(count(block, node));
+  }
 
-  int64_t max_nodes_;
+  int64_t max_nodes_, n_workers_;
   bool collects_;
-  uint32_t *now_ = nullptr, *next_ = nullptr, *starts_ = nullptr, *next_starts_ = nullptr;
+  RowNumber* rows_ = nullptr;
+  uint64_t* spare_ = nullptr;  // of each worker, room for the rows of a block
+  uint32_t *starts_ = nullptr, *next_starts_ = nullptr;
   uint64_t *values_ = nullptr, *collected_ = nullptr;  // of all rows in turn; by node
 };
 

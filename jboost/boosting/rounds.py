@@ -324,7 +324,8 @@ def _fill(
     rule, no = leaves.loss.leaf, jnp.asarray(False)
     known = leaves.of_all_rows() if rule.needs_all_rows else leaves
     values = _without_empty(rule.leaf_values(known), count)
-    leaf_value = _as_stored(leaves.hyper.learning_rate * values, n_rounds)
+    # Whatever reads the scores comes before they are moved: XLA would copy them first if the loss did not.
+    leaf_value = _as_stored(leaves.hyper.learning_rate * values, n_rounds + jnp.isnan(mean_loss))
     if not getattr(rule, "descends", False):
         return leaf_value, no
     step = Step(leaves, before, leaf_value, mean_loss)
