@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -112,6 +113,15 @@ def total(values: Float[Array, "n ..."], reduce: Reduce | None = None) -> Float[
     if values.ndim == 1:
         return sum_by_group(values[:, None], None, 1, reduce)[0, 0]
     return sum_by_group(values.reshape(values.shape[0], -1), None, 1, reduce)[0].reshape(values.shape[1:])
+
+
+def totals(columns: Sequence[Float[Array, "n _"]], reduce: Reduce | None = None) -> Float[Array, " c"]:
+    """Sum several arrays [n k], or [n 1], over the first axis; return the sums side by side.
+
+    One after the other: as one array they would take more memory, and a compiler would choose among them number by
+    number.
+    """
+    return jnp.concatenate([total(column, reduce) for column in columns])
 
 
 def mean(rows: Float[Array, "n ..."], weight: Array) -> Float[Array, ""]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jboost._fixed_point import total
+from jboost._fixed_point import totals
 from jboost._objective.rows import Rows, gathered, per_row
 from jboost._runtime.dividing import all_rows, own_rows
 
@@ -243,8 +243,8 @@ def may_fail(loss: Any, value: Array, g: Array, h_raw: Array, weight: Float[Arra
     small = jnp.maximum(jnp.abs(g), jnp.abs(h_raw)) * weight[:, None] <= most  # false for NaN too
     unsound = ~(jnp.isfinite(value) & small.all(axis=1, keepdims=True))
     steep, curved = jnp.abs(g) > loss.hessian_floor / 2, h_raw > loss.hessian_floor
-    flags = (weight > 0)[:, None] & jnp.concatenate([unsound, steep, curved], axis=1)
-    fails, *found = total(flags.astype(g.dtype)) > 0
+    there = (weight > 0)[:, None]
+    fails, *found = totals([(there & flags).astype(g.dtype) for flags in (unsound, steep, curved)]) > 0
     steep, curved = jnp.stack(found).reshape(2, -1)
     return fails if loss.hessian == "first_order" else fails | jnp.any(steep & ~curved)
 

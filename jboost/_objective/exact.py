@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jboost._fixed_point import total
+from jboost._fixed_point import total, totals
 from jboost._objective.base_score import best_constant, solve
 from jboost._objective.derivatives import ROUNDING, value_by_row
 from jboost._objective.leaf_rules import newton_step, with_second_derivatives
@@ -216,8 +216,9 @@ def size_of_rows(leaves: Leaves) -> Float[Array, " n"]:
     """Return the size of the loss of each row and of an average one, whose terms it may have, times its weight."""
     value, weight = jnp.abs(value_by_row(leaves.loss, leaves.score, leaves.rows)), leaves.weight
     there = weight > 0
-    sums = total(jnp.where(there[:, None], jnp.stack([weight * value, weight], axis=1), 0), leaves.reduce)
-    return jnp.where(there, weight * (value + divided(sums[0], sums[1])), 0)
+    columns = [jnp.where(there, column, 0)[:, None] for column in (weight * value, weight)]
+    of_loss, of_weight = totals(columns, leaves.reduce)
+    return jnp.where(there, weight * (value + divided(of_loss, of_weight)), 0)
 
 
 def change_of_rows(leaves: Leaves) -> Callable[[Float[Array, "l k"]], Float[Array, " n"]]:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jboost._fixed_point import total
+from jboost._fixed_point import total, totals
 from jboost._objective.base_score import best_constant
 from jboost._objective.exact import (
     Search,
@@ -157,7 +157,7 @@ def _slopes_along(leaves: Leaves, direction: Float[Array, "l k"]) -> Callable[[A
             of_rows, leaves.score + length * moved
         )  # in reverse twice, as a loss may have no more
         (along,) = back(jnp.ones_like(slope))
-        slope, bend = total(jnp.stack([slope, jnp.sum(along * moved, axis=1)], axis=1), leaves.reduce)
+        slope, bend = totals([slope[:, None], jnp.sum(along * moved, axis=1, keepdims=True)], leaves.reduce)
         ridge = _penalty_along(leaves, direction)
         alpha = jnp.sum(leaves.hyper.reg_alpha * jnp.abs(direction))
         return (slope + ridge * length[0, 0] + alpha).reshape(1, 1), (bend + ridge).reshape(1, 1)
@@ -189,7 +189,7 @@ def _by_golden_section(leaves: Leaves, direction: Array, origin: Float[Array, "1
     moved = take_leaves(direction, leaves.leaf)
     of_g = 1 if leaves.units is None else leaves.units.of_g[None]
     steep = jnp.abs(jnp.sum(leaves.derivatives.g * of_g * moved, axis=1))
-    size, steep = total(jnp.stack([size_of_rows(leaves), steep], axis=1), leaves.reduce)
+    size, steep = totals([size_of_rows(leaves)[:, None], steep[:, None]], leaves.reduce)
     step = divided(size, steep)  # about as far as the loss could fall to 0
     step = jnp.where((step > 0) & jnp.isfinite(step), step, 1).reshape(1, 1)
     found = golden_section(

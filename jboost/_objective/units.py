@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from jboost._fixed_point import total
+from jboost._fixed_point import totals
 from jboost._objective.ahead import bends_ahead
 from jboost._objective.derivatives import Expansion
 from jboost._objective.rows import Rows
@@ -84,7 +84,7 @@ def find_units(
     largest = nearest_power_of_two(jnp.max(jnp.where(there, jnp.abs(g), 0), axis=0))
     positive, of_largest = jnp.maximum(h, 0), jnp.abs(g) / largest[None]
     parts = [jnp.ones_like(weight), weight, weight * positive, weight * jnp.square(of_largest)]
-    sums = _totals(there, parts)
+    sums = totals([jnp.where(there, part, 0) for part in parts])
     n_rows, of_weight, mean_of_h, mean_square = (
         sums[0],
         sums[1],
@@ -126,17 +126,12 @@ def _curvature(
         square,
         weight * square,
     ]
-    sums = _totals(weight > 0, [weight * part for part in parts])
+    sums = totals([jnp.where(weight > 0, weight * part, 0) for part in parts])
     bends, log_h, steep, more, square, weighted = sums.reshape(len(parts), -1)
     by_weight = jnp.square(steep) / (_or_one(square) * average)
     by_number = jnp.square(steep) / _or_one(weighted)
     rows = jnp.where(square > 0, jnp.maximum(by_weight, by_number), 0)
     return jnp.exp(log_h / _or_one(bends) + LOG_2 * rows / (rows + ENOUGH) * more / _or_one(steep))
-
-
-def _totals(there: Bool[Array, "n 1"], columns: list[Array]) -> Float[Array, " c"]:
-    """Sum columns over the rows that count; up to eight of them are one kernel of XLA on a CPU."""
-    return total(jnp.where(there, jnp.concatenate(columns, axis=1), 0))
 
 
 def _units(curvature: Array, size: Array, loss: Array, scale: Array, weight: Array) -> Units:

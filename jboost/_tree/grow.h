@@ -57,7 +57,8 @@ class Grower {
     const int64_t passing_words = passes_ ? PassingTable::words_needed(tables_.shape) : 0;
     uint64_t* memory = scratch_.get(rows_.words_needed() + kept_words +
                                     n_workers_ * (search_words + passing_words + joint_words) +
-                                    (max_nodes_ / 2 * set_size() + 7) / 8);
+                                    (max_nodes_ / 2 * set_size() + 7) / 8,
+                                    rows_.words_needed());
     rows_.use(memory);
     memory += rows_.words_needed();
     tables_.use(memory);
