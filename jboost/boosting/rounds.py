@@ -325,7 +325,8 @@ def _fill(
     known = leaves.of_all_rows() if rule.needs_all_rows else leaves
     values = _without_empty(rule.leaf_values(known), count)
     # Whatever reads the scores comes before they are moved: XLA would copy them first if the loss did not.
-    leaf_value = _as_stored(leaves.hyper.learning_rate * values, n_rounds + jnp.isnan(mean_loss))
+    last = n_rounds + jnp.isnan(mean_loss).astype(n_rounds.dtype)
+    leaf_value = _as_stored(leaves.hyper.learning_rate * values, last)
     if not getattr(rule, "descends", False):
         return leaf_value, no
     step = Step(leaves, before, leaf_value, mean_loss)
