@@ -82,6 +82,8 @@ CASES = {
     "columns drawn for a level": Case(f=17, depth=4, allowed=0.3, **DEPTHWISE),
     "many rows": Case(**DEEP, active=0.7),
     "many rows, by node": Case(**DEEP, missing=False, **DEPTHWISE),
+    "as many rows of a block as 16 bits name": Case(n=9 * 2**16, f=2, codes=20, depth=7),
+    "and some are inactive": Case(n=9 * 2**16, f=2, codes=20, depth=7, active=0.9, **DEPTHWISE),
 }
 DOUBLE = ("categories, by node", "two outputs", "equal gains")
 QUICK = ("one row", "two rows", "some rows are inactive", "categories, by node", "two outputs", "equal gains")
