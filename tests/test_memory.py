@@ -138,7 +138,7 @@ def test_no_round_copies_the_scores(rng):
     X = rng.normal(size=(3000, 4)).astype(np.float32)
     problem, state = jboost.boosting.init(jboost.losses.logistic, X, X[:, 0] > 0)
     problem = chunks._for_the_program(problem)
-    text = jax.jit(chunks._rounds).lower(problem, state, 1).compile().as_text()
-    assert text.count("while(")
+    text = jax.jit(chunks._rounds).lower(problem, state, 1).compile().as_text() or ""
+    assert "while(" in text
     copies = re.findall(rf"= f32\[{state.score.shape[0]},1\]\S* copy\(", text)
     assert len(copies) <= 1  # before the first round
