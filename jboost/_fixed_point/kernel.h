@@ -191,23 +191,24 @@ class FixedPoint {
   void find_scale(T* factors, int32_t* counts) {
     const int64_t c = columns_.n_columns;
     const std::vector<Magnitudes> found = magnitudes();
-    std::vector<int> shift(c);
-    std::vector<T> units(c, 0);
-    std::vector<int64_t> sums(c);
+    std::vector<T> units(c);
     bool are_certain = true;
     for (int64_t column = 0; column < c; ++column) {
-      shift[column] = shift_of(found[column].largest);
       units[column] = unit_of(found[column].largest);
-      sums[column] = static_cast<int64_t>(std::ldexp(found[column].estimate, shift[column]));
-      are_certain = are_certain && (units[column] == 0 || is_certain(found[column], shift[column]));
+      are_certain = are_certain && (units[column] == 0 || is_certain(found[column]));
     }
-    if (!are_certain) sums = sums_of_magnitudes(units);
+    const std::vector<int64_t> exact = are_certain ? std::vector<int64_t>() : sums_of_magnitudes(units);
     for (int64_t column = 0; column < c; ++column) {
-      const int exponent = std::clamp(internal::kBits - internal::ceil_log2(sums[column]) + shift[column],
-                                      -internal::max_power<T>, internal::max_power<T>);
-      factors[column] = units[column] == 0 ? std::numeric_limits<T>::quiet_NaN()
-                                           : std::ldexp(T{1}, sums[column] == 0 ? 0 : exponent);
-      counts[column] = units[column] == 0 ? 0 : found[column].count;
+      factors[column] = std::numeric_limits<T>::quiet_NaN();
+      counts[column] = 0;
+      if (units[column] == 0) continue;
+      const int shift = shift_of(found[column].largest);
+      const int64_t sum =
+          are_certain ? static_cast<int64_t>(std::ldexp(found[column].estimate, shift)) : exact[column];
+      const int exponent = std::clamp(internal::kBits - internal::ceil_log2(sum) + shift, -internal::max_power<T>,
+                                      internal::max_power<T>);
+      factors[column] = std::ldexp(T{1}, sum == 0 ? 0 : exponent);
+      counts[column] = found[column].count;
     }
   }
 
@@ -287,9 +288,10 @@ class FixedPoint {
     return std::isfinite(value) ? std::ldexp(T{1}, shift_of(largest)) : T{0};
   }
   // Whether the estimate rounds to the same power of two as the sum of magnitudes that are rounded in units of the column.
-  bool is_certain(const Magnitudes& found, int shift) const {
+  bool is_certain(const Magnitudes& found) const {
     if (found.largest == 0) return true;
-    const double sum = std::ldexp(found.estimate, shift), off = static_cast<double>(columns_.n_rows) + 1 + sum * 1e-9;
+    const double sum = std::ldexp(found.estimate, shift_of(found.largest));
+    const double off = static_cast<double>(columns_.n_rows) + 1 + sum * 1e-9;
     const bool is_normal = found.estimate > 1e-280 && found.estimate < 1e280;
     return is_normal && sum > 2 * off &&
            internal::ceil_log2(static_cast<int64_t>(sum - off)) == internal::ceil_log2(static_cast<int64_t>(sum + off));
@@ -305,8 +307,7 @@ class FixedPoint {
           const int32_t* const low = halves_of_sums(values, n, factor.data(), halves.data() + worker * 3 * width_);
           for (int64_t j = 0; j < width_; ++j)
             result[j] += low[j] + (static_cast<int64_t>(low[width_ + j]) << internal::kHalf);
-        },
-        [](int64_t a, int64_t b) { return a + b; });
+        });
   }
   // Low halves, high halves and counts of a block, of the flat columns of the period.
   const int32_t* halves_of_sums(const T* values, int64_t n, const T* factor, int32_t* halves) const {
@@ -351,8 +352,7 @@ class FixedPoint {
         n_limbs<T>,
         [&](const T* values, int64_t n, int64_t, int32_t* result) {
           add_all(values, n, width_, scale.data(), step.data(), result);
-        },
-        [](int32_t a, int32_t b) { return a + b; });
+        });
     for (int64_t column = 0; column < columns_.n_columns; ++column)
       for (int limb = 0; limb < n_limbs<T>; ++limb)
         out[column * n_limbs<T> + limb] = sums[limb * columns_.n_columns + column];
@@ -366,9 +366,9 @@ class FixedPoint {
     for (int64_t j = 0; j < width_; ++j) repeated[j] = of_column[j % columns_.n_columns];
     return repeated;
   }
-  // Runs work(values, n, worker, result of the worker) over blocks; results have a period of places, combined by column.
-  template <typename R, typename Work, typename Combine>
-  std::vector<R> by_column(int64_t n_results, const Work& work, const Combine& combine) {
+  // Runs work(values, n, worker, sums of the worker) over blocks; sums have a period of places, added up by column.
+  template <typename R, typename Work>
+  std::vector<R> by_column(int64_t n_results, const Work& work) {
     std::vector<R> parts(n_workers_ * n_results * width_, R{0});
     crew_.run(n_blocks_, [&](int64_t block, int64_t worker) {
       work(columns_.values + first_row(block) * columns_.n_columns, rows_of(block) * columns_.n_columns, worker,
@@ -377,8 +377,7 @@ class FixedPoint {
     std::vector<R> results(n_results * columns_.n_columns, R{0});
     for (size_t i = 0; i < parts.size(); ++i) {
       const int64_t place = static_cast<int64_t>(i) % (n_results * width_);
-      R& result = results[place / width_ * columns_.n_columns + place % width_ % columns_.n_columns];
-      result = combine(result, parts[i]);
+      results[place / width_ * columns_.n_columns + place % width_ % columns_.n_columns] += parts[i];
     }
     return results;
   }

@@ -244,8 +244,8 @@ def may_fail(loss: Any, value: Array, g: Array, h_raw: Array, weight: Float[Arra
     unsound = ~(jnp.isfinite(value) & small.all(axis=1, keepdims=True))
     steep, curved = jnp.abs(g) > loss.hessian_floor / 2, h_raw > loss.hessian_floor
     there = (weight > 0)[:, None]
-    fails, *found = totals([(there & flags).astype(g.dtype) for flags in (unsound, steep, curved)]) > 0
-    steep, curved = jnp.stack(found).reshape(2, -1)
+    found = totals([(there & flags).astype(g.dtype) for flags in (unsound, steep, curved)]) > 0
+    fails, (steep, curved) = found[0], found[1:].reshape(2, -1)
     return fails if loss.hessian == "first_order" else fails | jnp.any(steep & ~curved)
 
 
