@@ -4,6 +4,9 @@
 
 #include "_tree/grow.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "fuzz.h"
 #include "fuzz_bundles.h"
 
@@ -210,6 +213,38 @@ const char* mistake(const Case<T>& k) {
   return nullptr;
 }
 
+// Rows sent to two sides one by one and together: as std::stable_partition does it.
+template <typename Code, bool kInTurn>
+const char* partition_mistake() {
+  const int64_t n = draw(0, 70), step = draw(1, 9), n_rows = kInTurn ? n : n + draw(0, 60);
+  Array<Code> codes(n_rows * step);
+  for (int64_t i = 0; i < codes.size; ++i) codes[i] = static_cast<Code>(draw(0, 255));
+  const uint32_t share = static_cast<uint32_t>(draw(0, 256));
+  const auto goes_right = [share](uint32_t code) -> uint32_t { return code < share; };
+  const jboost::Column<Code> column{codes.get(), step};
+  std::vector<jboost::RowNumber> numbers(n_rows);
+  for (int64_t i = 0; i < n_rows; ++i) numbers[i] = static_cast<jboost::RowNumber>(i);
+  for (int64_t i = n_rows; i > n; --i) numbers.erase(numbers.begin() + draw(0, i - 1));
+  std::vector<jboost::RowNumber> expected = numbers;
+  const auto last = std::stable_partition(expected.begin(), expected.end(),
+                                          [&](jboost::RowNumber row) { return !goes_right(column[row]); });
+  for (const bool together : {false, jboost::internal::arranges_bytes()}) {
+    Array<jboost::RowNumber> rows(n), spare(n);
+    for (int64_t i = 0; i < n; ++i) rows[i] = kInTurn ? 0 : numbers[i];
+    const int64_t n_left = jboost::partition<kInTurn>(column, goes_right, rows.get(), n, spare.get(), together);
+    if (n_left != last - expected.begin()) return "another number of rows goes left";
+    for (int64_t i = 0; i < n; ++i)
+      if (rows[i] != expected[i]) return "rows are in another order";
+  }
+  return nullptr;
+}
+const char* any_partition_mistake() {
+  for (const char* what : {partition_mistake<uint8_t, true>(), partition_mistake<uint8_t, false>(),
+                           partition_mistake<uint16_t, true>(), partition_mistake<uint16_t, false>()})
+    if (what) return what;
+  return nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -218,6 +253,7 @@ int main(int argc, char** argv) {
     const Shape s = draw_shape(i % 50 == 49);
     const bool is_single = draw(0, 2) > 0;
     const char* what = is_single ? mistake(Case<float>(s)) : mistake(Case<double>(s));
+    if (!what) what = any_partition_mistake();
     if (what) {
       std::printf("%s: case %ld n=%ld f=%ld width=%ld k=%ld codes=%ld depth=%ld wide=%d symmetric=%d missing=%d\n",
                   what, long(i), long(s.n), long(s.f), long(s.width), long(s.k), long(s.n_codes), long(s.depth), s.wide,

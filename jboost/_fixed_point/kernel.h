@@ -29,7 +29,7 @@ namespace internal {
 constexpr int kBits = 30;
 constexpr int64_t kBlock = 4096;  // rows
 constexpr int64_t kWidth = 64;    // values that are worked on together
-constexpr int64_t kBuffered = 1 << 16;  // words, about, in which a worker splits values of many columns
+constexpr int64_t kBuffered = 1 << 10;  // words, about, in which a worker splits values of many columns
 constexpr int64_t kCopies = 4;    // of the sums by group, unless there are many: a power of two
 constexpr int64_t kManySums = 4096;
 
@@ -132,12 +132,16 @@ JBOOST_INLINE void add_by_group(const T* values, const int32_t* group, int64_t r
                          int64_t& word = buffer[limb / 2 * n + i + j];
                          word = limb % 2 == 0 ? static_cast<int64_t>(integer) * kHigh : word + integer;
                        });
-  for (int64_t i = 0; i < rows; ++i) {
+  const auto add = [=](int64_t i, int64_t copy) JBOOST_INLINE_LAMBDA {
     const int64_t place = std::min<int64_t>(static_cast<uint32_t>(group[i]), n_groups) * n_columns * kWords;
-    int64_t* sum = sums + (i & (n_copies - 1)) * stride + place;
+    int64_t* sum = sums + copy * stride + place;
     for (int64_t c = 0; c < n_columns; ++c)
       for (int word = 0; word < kWords; ++word) sum[c * kWords + word] += buffer[word * n + i * n_columns + c];
-  }
+  };
+  int64_t i = 0;
+  for (; i + n_copies <= rows; i += n_copies)
+    for (int64_t copy = 0; copy < n_copies; ++copy) add(i + copy, copy);
+  for (; i < rows; ++i) add(i, 0);
 }
 
 }  // namespace internal

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "../_histogram/tables.h"
+#include "partition.h"
 
 namespace jboost {
 
@@ -52,34 +53,6 @@ void with_test(const Route& route, uint32_t n_codes, const Work& work) {
     const uint32_t shift = route.missing_right, limit = static_cast<uint32_t>(route.threshold) - shift;
     work([shift, limit](uint32_t code) -> uint32_t { return code - shift > limit; });
   }
-}
-
-// The codes of one column, those of row i at [i * step].
-template <typename Code>
-struct Column {
-  using Type = Code;
-  const Code* codes;
-  int64_t step;
-
-  Code operator[](int64_t row) const { return codes[row * step]; }
-  Column from(int64_t row) const { return {codes + row * step, step}; }
-};
-
-// Moves the rows that go right behind the others, both in their order and in place; returns how many went left. The rows
-// are those of `rows`, or all in turn. Each store but one of a row is overwritten by the next: no branch to be guessed.
-template <bool kInTurn, typename Code, typename Test>
-int64_t partition(Column<Code> codes, const Test& goes_right, RowNumber* rows, int64_t n, RowNumber* spare) {
-  int64_t n_left = 0, n_right = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const RowNumber row = kInTurn ? static_cast<RowNumber>(i) : rows[i];
-    const uint32_t right = goes_right(codes[row]);
-    rows[n_left] = row;
-    spare[n_right] = row;
-    n_left += !right;
-    n_right += right;
-  }
-  std::memcpy(rows + n_left, spare, n_right * sizeof(RowNumber));
-  return n_left;
 }
 
 // Rows by block and node. Row numbers count from the start of their block; those of a node that has all rows of a block

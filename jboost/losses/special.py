@@ -65,3 +65,9 @@ def with_slopes(*slopes: Callable[..., Array]) -> Callable[[Callable[..., Array]
         return functools.wraps(function)(smooth)
 
     return decorate
+
+
+@with_slopes(jax.nn.sigmoid)
+def softplus(t: Float[Array, "*k"]) -> Float[Array, "*k"]:
+    """Return log(1 + exp(t)); JAX's own takes an exponential more for each derivative."""
+    return jax.nn.softplus(t)

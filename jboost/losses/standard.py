@@ -26,6 +26,7 @@ from jboost._objective.links import exp, sigmoid, sigmoid_of_double, softmax_of_
 from jboost._objective.loss import Loss
 from jboost._runtime.arguments import whole_number
 from jboost._runtime.typing import of_floats
+from jboost.losses.special import softplus
 
 FEW = 6  # classes up to which sums over them are spelled out: a program grows with it, and so does its compilation
 
@@ -361,7 +362,7 @@ def tweedie(power: float) -> Loss:
 # L = log(1 + exp(score)) - y score, score the log odds of y = 1;  g = p - y,  h = p (1 - p)
 @of_floats
 def _logistic(score, y):
-    return jnp.sum(jax.nn.softplus(score) - y * score)
+    return jnp.sum(softplus(score) - y * score)
 
 
 logistic = Loss(
