@@ -81,17 +81,14 @@ def may_rise(step: Step) -> Bool[Array, ""]:
     if loss.majorant is not None and loss.hessian == "diagonal" and loss.curvature is None:
         largest = jnp.max(jnp.abs(leaf_value))
         return ~(loss.majorant(largest) <= bound)  # also where it is NaN
-    moved, weight = take_leaves(leaf_value, leaves.leaf), leaves.weight
+    moved = take_leaves(leaf_value, leaves.leaf)
     value = value_by_row(loss, leaves.score + moved, leaves.rows)
-    slope, curvature, *_ = leaves.derivatives  # with the weights: arrays that are there
-    if leaves.units is not None:
-        slope, curvature = slope * leaves.units.of_g[None], curvature * leaves.units.of_h[None]
-    expected = (slope * moved + bound * curvature * jnp.square(moved)).sum(axis=1)
+    expected = (before.g * moved + bound * before.h * jnp.square(moved)).sum(axis=1)
     size, typical = jnp.abs(before.value), AVERAGES * jnp.abs(step.mean_loss)
     if leaves.units is not None:
         typical = jnp.minimum(typical, leaves.units.loss)
     rounding = ROUNDING * jnp.finfo(value.dtype).eps * (size + typical)
-    rises = ~((value - before.value - rounding) * weight <= expected) & (weight > 0)
+    rises = ~(value - before.value <= expected + rounding) & (leaves.weight > 0)
     return over_devices(leaves.reduce, jnp.sum(rises.astype(jnp.float32))) > 0  # sooner compiled than `any`
 
 
