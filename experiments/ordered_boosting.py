@@ -1,6 +1,6 @@
 """Compare plain boosting with gradients at scores that have not seen the row: in order, or by folds.
 
-    python -m experiments.ordered_boosting FOLDER [--draws N] [--markdown FILE]
+    python -m experiments.ordered_boosting FOLDER [--draws N] [--permutations N] [--markdown FILE]
 
 FOLDER (or the environment variable JBOOST_DATA) holds the data sets' loader `suite.py`; three sets are simulated, of
 x_0 + x_1 x_2 and noise. Of the numeric columns of a set so many rows are drawn to train on, a quarter as many to stop
@@ -68,10 +68,13 @@ def drawn(data: Any, n: int, seed: int) -> tuple[Part, Part, Part] | None:
     return tuple(Part(X[part], y[part]) for part in np.split(rows, [n, n + n_stop]))  # type: ignore[return-value]
 
 
-def by_jboost(data: Any, parts: tuple[Part, Part, Part], kind: str) -> tuple[float, int]:
+def by_jboost(
+    data: Any, parts: tuple[Part, Part, Part], kind: str, n_permutations: int = 1
+) -> tuple[float, int]:
     """Fit; return the loss of the test rows and the number of trees."""
     train, stop, test = parts
-    loss, spec = loss_for(data), dataclasses.replace(SPEC, boosting_type=kind)
+    n_permutations = 1 if kind == "plain" else n_permutations
+    loss, spec = loss_for(data), dataclasses.replace(SPEC, boosting_type=kind, n_permutations=n_permutations)
     model, _ = jboost.fit(loss, *train, spec=spec, valid=tuple(stop), verbose=False)
     score = jboost.predict(model, test.X)
     mean = jboost.metrics.mean_loss(loss)(score, jnp.asarray(test.y), jnp.ones(len(test.y)))
@@ -117,9 +120,11 @@ def times() -> str:
     return "\n".join(lines)
 
 
-def line(data: Any, n: int, n_draws: int, has_catboost: bool, progress: tqdm) -> str | None:
+def line(
+    data: Any, n: int, n_draws: int, n_permutations: int, has_catboost: bool, progress: tqdm
+) -> str | None:
     """Compare all on so many rows of a set."""
-    runs = {kind: partial(by_jboost, kind=kind) for kind in KINDS}
+    runs = {kind: partial(by_jboost, kind=kind, n_permutations=n_permutations) for kind in KINDS}
     if has_catboost:
         runs |= {f"CatBoost {kind}": partial(by_catboost, kind=kind) for kind in KINDS[:2]}
     found: dict[str, list[tuple[float, int]]] = {name: [] for name in runs}
@@ -155,6 +160,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(SETS))
     parser.add_argument("--sizes", nargs="*", type=int, default=list(SIZES))
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--permutations", type=int, default=1, help="of the rows, in ours")
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()
     if options.folder is None:
@@ -166,7 +172,7 @@ def main() -> None:
         for name in options.only:
             data = simulated(name) if name in NOISE else suite.load(name)
             for n in options.sizes:
-                found = line(data, n, options.draws, has_catboost, progress)
+                found = line(data, n, options.draws, options.permutations, has_catboost, progress)
                 lines += [] if found is None else [found]
                 tqdm.write(str(found))
     text = "\n".join([*lines, "", times()])

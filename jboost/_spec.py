@@ -77,6 +77,9 @@ class Spec:
         Prokhorenkova et al. 2018, algorithm 2), or from the other four of five folds ("crossed"). Leaf values of the
         model are made of all rows, as ever. These take up to three, and five, times the memory of scores, targets and
         gradients, and are for losses of one row with `Newton` leaves, fitted anew on one device.
+    n_permutations : int
+        Random orders of the rows, or deals into folds, for each of which "ordered" and "crossed" keep supporting
+        models, and as many times the memory. Each round takes its gradients by the next of them; 1 with "plain".
 
     Examples
     --------
@@ -100,6 +103,7 @@ class Spec:
     post_prune: bool = False
     n_candidates: int | None = None
     boosting_type: BoostingType = "plain"
+    n_permutations: int = 1
 
     def __post_init__(self) -> None:
         whole_number(self.n_estimators, "n_estimators", 0, LARGEST)
@@ -118,6 +122,12 @@ class Spec:
         check_choice("split_hessian", self.split_hessian, get_args(SplitHessian))
         check_choice("sketch", self.sketch, get_args(Sketch))
         check_choice("boosting_type", self.boosting_type, get_args(BoostingType))
+        whole_number(self.n_permutations, "n_permutations", 1, LARGEST)
+        if self.n_permutations > 1 and self.boosting_type == "plain":
+            raise ValueError(
+                'n_permutations must be 1 with boosting_type="plain", which puts rows in no order, got '
+                f"{self.n_permutations}"
+            )
         if not isinstance(self.post_prune, bool | np.bool_):
             raise TypeError(f"post_prune must be True or False, got {self.post_prune!r}")
         if self.sketch_size is not None and (self.multi_output == "separate" or self.split_hessian == "full"):

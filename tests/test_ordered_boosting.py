@@ -27,15 +27,17 @@ def rows(n: int = N, n_outputs: int = 1) -> tuple[np.ndarray, np.ndarray, np.nda
     return X, y, rng.integers(1, 4, n).astype(np.float32)
 
 
-def order_of(key: jax.Array, n: int) -> np.ndarray:
-    return np.argsort(np.asarray(jax.random.bits(jax.random.fold_in(key, ORDER), (n,))), kind="stable")
+def order_of(key: jax.Array, n: int, permutation: int = 0) -> np.ndarray:
+    key = jax.random.fold_in(key, ORDER)
+    key = jax.random.fold_in(key, permutation) if permutation else key
+    return np.argsort(np.asarray(jax.random.bits(key, (n,))), kind="stable")
 
 
 def own_scores(problem: boosting.Problem, state: boosting.State) -> jax.Array:
-    """Return the scores at which the rows have their gradients."""
+    """Return the scores at which the rows have their gradients, by permutation."""
     assert problem.supporting is not None
     assert state.supporting is not None
-    return state.supporting[problem.supporting.own][:N]
+    return state.supporting[problem.supporting.own][:, :N]
 
 
 def supporting(kind: str, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -48,7 +50,10 @@ def supporting(kind: str, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def twin(codes, y, weight, loss, learns, own, base, n_rounds, settings):
-    """Boost with models that each learn from some rows and score all, in plain loops (algorithm 2 of the paper)."""
+    """Boost with models that each learn from some rows and score all, in plain loops (algorithm 2 of the paper).
+
+    `own` has a line for each permutation, with the numbers of models in `learns`; rounds take it in turn.
+    """
     rows = np.arange(len(y))
     models, score, trees = np.tile(base, (len(learns), len(y), 1)), np.tile(base, (len(y), 1)), []
 
@@ -62,8 +67,8 @@ def twin(codes, y, weight, loss, learns, own, base, n_rounds, settings):
             found[one] = nano.leaf_value(g[mine].sum(axis=0), h[mine].sum(axis=0), settings)
         return found
 
-    for _ in range(n_rounds):
-        g, h = derivatives(models[own, rows])
+    for i in range(n_rounds):
+        g, h = derivatives(models[own[i % len(own)], rows])
         tree = nano.grow_tree(codes, g, h, weight, int(codes.max()) + 1, (), settings)
         leaf = nano.leaf_of(tree, codes)
         trees.append(nano.Tree(tree.splits, moved(score, leaf, np.ones(len(y), bool))))
@@ -75,24 +80,29 @@ def twin(codes, y, weight, loss, learns, own, base, n_rounds, settings):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "policy"),
+    ("kind", "name", "policy", "n_permutations"),
     [
-        ("ordered", "squared_error", "symmetric"),
-        pytest.param("crossed", "logistic", "depthwise", marks=pytest.mark.slow),
+        ("ordered", "squared_error", "symmetric", 3),
+        pytest.param("crossed", "logistic", "depthwise", 2, marks=pytest.mark.slow),
+        pytest.param("ordered", "logistic", "depthwise", 1, marks=pytest.mark.slow),
     ],
 )
-def test_equals_a_loop_over_models(kind, name, policy):
+def test_equals_a_loop_over_models(kind, name, policy, n_permutations):
     X, y, weight = rows()
     y = (y > 0).astype(np.float32) if name == "logistic" else y
     data, key = jboost.bin_features(X), jax.random.key(5)
-    spec = dataclasses.replace(SPEC, grow_policy=policy, penalties="absolute", boosting_type=kind)
+    chosen = {"boosting_type": kind, "n_permutations": n_permutations}
+    spec = dataclasses.replace(SPEC, grow_policy=policy, penalties="absolute", **chosen)
     problem, state = boosting.init(
         getattr(losses, name), data, y, spec=spec, hyper=HYPER, sample_weight=weight, key=key
     )
     settings = nano.Settings(max_depth=2, grow_policy=policy, learning_rate=0.4)
+    sides = [supporting(kind, order_of(key, N, permutation)) for permutation in range(n_permutations)]
+    learns, own = np.concatenate([learns for learns, _ in sides]), np.stack([own for _, own in sides])
+    own += len(sides[0][0]) * np.arange(n_permutations)[:, None]
     trees, score, unseen = twin(
         np.asarray(data.bins).astype(int), y.astype(float), weight, getattr(nano, name),
-        *supporting(kind, order_of(key, N)), np.asarray(problem.base, float), 4, settings,
+        learns, own, np.asarray(problem.base, float), 4, settings,
     )  # fmt: skip
     step, made = jax.jit(boosting.step), []
     for _ in trees:
@@ -119,7 +129,7 @@ def test_no_row_moves_the_scores_at_which_it_and_those_before_it_are_differentia
     @jax.jit
     def scores(y):
         moved = dataclasses.replace(problem, train=dataclasses.replace(problem.train, y=y))
-        return own_scores(problem, boosting.step(moved, state)[0])[:, 0]
+        return own_scores(problem, boosting.step(moved, state)[0])[0, :, 0]
 
     slope = np.asarray(jax.jit(jax.jacobian(scores))(problem.train.y))[:, :N]  # splits carry no derivative
     assert slope.shape == (N, N)
@@ -133,7 +143,7 @@ def test_the_rest_of_a_fit_goes_with_it():
     """Early stopping, drawn rows, classes, jit: the same model each time; and weights of 0 after the last row."""
     X, y, weight = rows(120)
     label = np.digitize(y, [-0.5, 0.5])
-    spec = dataclasses.replace(SPEC, n_estimators=12, n_iter_no_change=3)
+    spec = dataclasses.replace(SPEC, n_estimators=12, n_iter_no_change=3, n_permutations=2)
     data = jboost.bin_features(X)
     hyper = dataclasses.replace(HYPER, subsample=0.8)
     given = {"spec": spec, "hyper": hyper, "valid": (data, label), "key": jax.random.key(1)}
@@ -170,6 +180,10 @@ def test_what_cannot_be_in_order_is_refused():
     model, _ = jboost.fit(losses.squared_error, X, y, spec=PLAIN)
     with pytest.raises(ValueError, match="is without init_model"):
         jboost.fit(losses.squared_error, X, y, spec=SPEC, init_model=model)
+    with pytest.raises(ValueError, match='n_permutations must be 1 with boosting_type="plain"'):
+        dataclasses.replace(PLAIN, n_permutations=2)
+    with pytest.raises(ValueError, match="for 60 rows, whose scores have numbers of 32 bits, got 1073741824"):
+        jboost.fit(losses.squared_error, X, y, spec=dataclasses.replace(SPEC, n_permutations=2**30))
     with pytest.raises(ValueError, match="'plain' where fits run side by side"):
         jboost.sweep(losses.squared_error, X, y, spec=SPEC, folds=2)
 

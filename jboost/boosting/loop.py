@@ -114,7 +114,8 @@ def pose(
         kind, n_padded = problem.spec.boosting_type, problem.train.weight.size
         if kind != "plain":
             check_supported(kind, problem.loss, init_model is not None, mesh_for(n_padded) is not None)
-            models = supporting_models(kind, key, binned.bins.shape[1], n_padded)
+            sizes = binned.bins.shape[1], n_padded, problem.spec.n_permutations
+            models = supporting_models(kind, key, *sizes)
             problem = dataclasses.replace(problem, supporting=models)
         try_functions(problem)
         feature_weight = as_feature_weight(feature_weights, problem)

@@ -8,6 +8,9 @@ the rows up to place 2^l; a row is told by the last model that knows none but ro
 2^ceil(log2 n) scores for n rows, less than 3 n.
 
 Crossed: the rows are dealt to `FOLDS` folds. Each model learns from the rows outside of its fold and scores all rows.
+
+With several permutations of the rows there are as many times the models and scores. Each round moves all of them, and
+takes its gradients by the next permutation.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from jboost._runtime.typing import as_array, is_traced, pytree, static_field
 
 FOLDS = 5
 ORDER = 2**31 - 1  # folded into the key of a fit, for the order of its rows
+LARGEST = 2**31 - 1  # number of a score
 
 
 @pytree
@@ -38,8 +42,8 @@ class Supporting:
     row: Int[Array, " e"]
     model: Int[Array, " e"]
     learns: Bool[Array, " e"]  # whether the model learns from the row
-    own: Int[Array, " n"]  # the entry at whose score a row has its gradient
-    n_models: int = static_field()
+    own: Int[Array, "p n"]  # by permutation, the entry at whose score a row has its gradient
+    n_models: int = static_field()  # of all permutations
 
 
 class Unseen(NamedTuple):
@@ -68,21 +72,35 @@ def check_supported(boosting_type: str, loss: Any, continues: bool, divided: boo
         raise ValueError(f"boosting_type={boosting_type!r} is {reason}")
 
 
-def supporting_models(boosting_type: str, key: Array, n_rows: int, n_padded: int) -> Supporting:
-    """Draw an order of the rows, and lay out what the models learn and score; the padding comes last."""
-    bits = jax.random.bits(jax.random.fold_in(key, ORDER), (n_rows,))
-    numpy = jnp if is_traced(bits) else np  # on the host, a new shape costs no compilation
-    order = numpy.argsort(numpy.asarray(bits), stable=True).astype(np.int32)
-    order = numpy.concatenate([order, np.arange(n_rows, n_padded, dtype=np.int32)])
+def supporting_models(
+    boosting_type: str, key: Array, n_rows: int, n_padded: int, n_permutations: int = 1
+) -> Supporting:
+    """Draw orders of the rows, and lay out what the models learn and score; the padding comes last."""
     lay_out = _prefixes if boosting_type == "ordered" else _folds
     place, model, learns, entry, n_models = lay_out(n_rows, n_padded)
-    if numpy is np:
-        own = np.empty(n_padded, np.int32)
-        own[order] = entry
-    else:
-        own = jnp.zeros(n_padded, jnp.int32).at[order].set(entry.astype(np.int32))
-    row, model, learns, own = map(as_array, (order[place], model.astype(np.int32), learns, own))
-    return Supporting(row, model, learns, own, n_models)
+    if len(place) * n_permutations > LARGEST:
+        most = LARGEST // len(place)
+        raise ValueError(
+            f"n_permutations must be at most {most} for {n_rows:,} rows, whose scores have numbers of 32 bits, got "
+            f"{n_permutations}"
+        )
+    orders = [_order(key, permutation, n_rows, n_padded) for permutation in range(n_permutations)]
+    numpy = jnp if is_traced(orders) else np
+    row = numpy.concatenate([order[place] for order in orders])
+    entry = numpy.asarray(entry, np.int32)
+    own = numpy.stack([entry[numpy.argsort(order)] + i * len(place) for i, order in enumerate(orders)])
+    model = np.concatenate([model + i * n_models for i in range(n_permutations)]).astype(np.int32)
+    row, model, learns, own = map(as_array, (row, model, np.tile(learns, n_permutations), own))
+    return Supporting(row, model, learns, own, n_models * n_permutations)
+
+
+def _order(key: Array, permutation: int, n_rows: int, n_padded: int) -> Any:
+    """Return the rows in a random order, the padding last."""
+    key = jax.random.fold_in(key, ORDER)
+    bits = jax.random.bits(jax.random.fold_in(key, permutation) if permutation else key, (n_rows,))
+    numpy = jnp if is_traced(bits) else np  # on the host, a new shape costs no compilation
+    order = numpy.argsort(numpy.asarray(bits), stable=True).astype(np.int32)
+    return numpy.concatenate([order, np.arange(n_rows, n_padded, dtype=np.int32)])
 
 
 def _prefixes(n_rows: int, n_padded: int) -> tuple[Any, ...]:
@@ -116,14 +134,16 @@ def supporting_scores(models: Supporting | None, score: Float[Array, "n k"]) -> 
 
 
 def look_ahead(
-    models: Supporting, loss: Any, supporting: Float[Array, "e k"], rows: Rows, units: Units
+    models: Supporting, loss: Any, supporting: Float[Array, "e k"], rows: Rows, units: Units, n_rounds: Array
 ) -> Unseen:
-    """Differentiate the loss at the scores of the supporting models."""
+    """Differentiate the loss at the scores of the supporting models; rows by the permutation whose turn it is."""
+    turn = n_rounds % len(models.own) if len(models.own) > 1 else 0
+    own = models.own[turn]
     weight = jnp.where(models.learns, rows.weight[models.row], 0)
     entries = Rows(take_rows(rows.y, models.row), weight)
     before = derivatives_by_row(loss, supporting, entries, units.h)
-    of_rows = Expansion(*take_rows(tuple(before), models.own))
-    return Unseen(models, entries, supporting, before, supporting[models.own], of_rows)
+    of_rows = Expansion(*take_rows(tuple(before), own))
+    return Unseen(models, entries, supporting, before, supporting[own], of_rows)
 
 
 def leaves_of_models(unseen: Unseen, leaves: Leaves) -> Leaves:

@@ -208,7 +208,7 @@ def _unseen(problem: Problem, loss: Any, state: State) -> Unseen | None:
     """Differentiate at the scores of the supporting models, if there are any."""
     if problem.supporting is None or state.supporting is None:
         return None
-    return look_ahead(problem.supporting, loss, state.supporting, problem.train, problem.units)
+    return look_ahead(problem.supporting, loss, state.supporting, problem.train, problem.units, state.round)
 
 
 def _move_models(

@@ -34,6 +34,7 @@ class Parameters(BaseEstimator):
     post_prune: bool = Spec.post_prune
     n_candidates: int | None = Spec.n_candidates
     boosting_type: str = Spec.boosting_type
+    n_permutations: int = Spec.n_permutations
     learning_rate: float = Hyper.learning_rate
     reg_lambda: float = Hyper.reg_lambda
     reg_alpha: float = Hyper.reg_alpha
