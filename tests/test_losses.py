@@ -134,6 +134,25 @@ def test_derivatives_match_the_closed_form(case, precision):
     np.testing.assert_allclose(h, expected_h, rtol=rtol, atol=atol)
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [case[0] for case in CASES.values() if case[2].ndim == 1 and case[0].diagonal is not None]
+    + [losses.linex(-0.7), losses.expectile(0.8)],
+    ids=lambda loss: loss.name,
+)
+def test_one_pass_takes_the_second_derivatives_of_several_outputs(loss, x64):
+    """The formula a loss brings for them, and those of one output each, by automatic differentiation."""
+    score, y = jnp.asarray(SCORES), jnp.asarray(np.stack([BINARY, 1 - BINARY, BINARY], axis=1))
+    y = y + (loss is losses.gamma)
+    _, g, h = raw_value_grad_hess(replace(loss, n_outputs=3), score, y)
+    for j in range(3):
+        _, slope, curvature = raw_value_grad_hess(loss, score[:, j], y[:, j])
+        np.testing.assert_allclose(g[:, j], slope, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(h[:, j], curvature, rtol=1e-12, atol=1e-14)
+    program = jax.make_jaxpr(raw_value_grad_hess)(replace(loss, n_outputs=3), score, y)
+    assert "scan[" not in str(program)
+
+
 @each_case
 def test_derivatives_match_finite_differences(case, x64):
     loss, y, score, _, _ = case

@@ -129,7 +129,8 @@ class Loss(Objective):
             (value, g), (_, h) = jax.jvp(at, (score,), (jnp.ones_like(score),))
             return value, g, h
         if self.diagonal is not None:
-            return *self.value_and_grad(score, rows), jax.vmap(self.diagonal)(score, rows.y)
+            h = jax.vmap(self.diagonal)(score, rows.y)
+            return *self.value_and_grad(score, rows), h.astype(score.dtype)
         (value, g), hessian_column = jax.linearize(at, score)
         columns = jnp.arange(score.shape[1])
         return value, g, jax.lax.map(lambda j: hessian_column(_one_hot_rows(score, j))[1][:, j], columns).T

@@ -41,6 +41,7 @@ def linex(rate: float | Array) -> Loss:
         Partial(_linex, rate=rate),
         check_target=check_real,
         name=with_number("linex", rate),
+        diagonal=Partial(_linex_diagonal, rate=rate),
         majorant=Partial(_of_linex, rate=rate),
     )
 
@@ -70,6 +71,7 @@ def expectile(level: float | Array) -> Loss:
         Partial(_expectile, level=level),
         check_target=check_real,
         name=with_number("expectile", level),
+        diagonal=Partial(_factor, asymmetry=level),
         majorant=Partial(_of_two_parabolas, level=level),
         homogeneous=True,
     )
@@ -120,6 +122,11 @@ def asymmetric_huber(
 def _linex(score, y, rate):
     residual = jnp.asarray(score - y)
     return jnp.sum(_excess(residual, jnp.asarray(rate, residual.dtype)))
+
+
+@of_floats
+def _linex_diagonal(score, y, rate):
+    return jnp.exp(rate * (score - y))
 
 
 @with_slopes(

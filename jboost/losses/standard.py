@@ -97,11 +97,16 @@ def _squared_error(score, y):
     return 0.5 * jnp.sum(jnp.square(score - y))
 
 
+def _ones(score, y):
+    return jnp.ones_like(score)
+
+
 squared_error = Loss(
     _squared_error,
     check_target=check_real,
     name="squared_error",
     constant=_mean,
+    diagonal=_ones,
     majorant=_of_quadratic,
     homogeneous=True,
 )
@@ -291,12 +296,17 @@ def _poisson(score, y):
     return jnp.sum(jnp.exp(score) - y * score)
 
 
+def _mean_of_counts(score, y):
+    return jnp.exp(score)
+
+
 poisson = Loss(
     _poisson,
     inverse_link=exp,
     check_target=check_non_negative,
     name="poisson",
     constant=_log_of_mean,
+    diagonal=_mean_of_counts,
     majorant=of_exponential,
 )
 
@@ -307,12 +317,18 @@ def _gamma(score, y):
     return jnp.sum(score + y * jnp.exp(-score))
 
 
+@of_floats
+def _share_of_mean(score, y):
+    return y * jnp.exp(-score)
+
+
 gamma = Loss(
     _gamma,
     inverse_link=exp,
     check_target=check_positive,
     name="gamma",
     constant=_log_of_mean,
+    diagonal=_share_of_mean,
     majorant=of_exponential,
 )
 
@@ -323,6 +339,13 @@ def _tweedie(score, y, power):
     zero = y == 0  # the second term vanishes; as 0 * inf it would be NaN
     second = jnp.where(zero, 0, y * jnp.exp((1 - power) * jnp.where(zero, 0, score)) / (1 - power))
     return jnp.sum(jnp.exp((2 - power) * score) / (2 - power) - second)
+
+
+@of_floats
+def _tweedie_diagonal(score, y, power):
+    zero = y == 0
+    second = jnp.where(zero, 0, y * jnp.exp((1 - power) * jnp.where(zero, 0, score)) * (1 - power))
+    return jnp.exp((2 - power) * score) * (2 - power) - second
 
 
 def tweedie(power: float) -> Loss:
@@ -352,6 +375,7 @@ def tweedie(power: float) -> Loss:
         check_target=check_non_negative,
         name=with_number("tweedie", power),
         constant=_log_of_mean,
+        diagonal=Partial(_tweedie_diagonal, power=power),
         majorant=of_exponential,
     )
 
@@ -365,12 +389,18 @@ def _logistic(score, y):
     return jnp.sum(softplus(score) - y * score)
 
 
+def _logistic_diagonal(score, y):
+    p = jax.nn.sigmoid(score)
+    return p * (1 - p)
+
+
 logistic = Loss(
     _logistic,
     inverse_link=sigmoid,
     check_target=check_probability,
     name="logistic",
     constant=_log_odds,
+    diagonal=_logistic_diagonal,
     majorant=of_exponential,
 )
 
@@ -382,12 +412,18 @@ def _exponential(score, y):
     return jnp.sum(jnp.exp((1 - 2 * y) * score))
 
 
+@of_floats
+def _exponential_diagonal(score, y):
+    return jnp.square(1 - 2 * y) * jnp.exp((1 - 2 * y) * score)
+
+
 exponential = Loss(
     _exponential,
     inverse_link=sigmoid_of_double,
     check_target=check_binary,
     name="exponential",
     constant=_half_log_odds,
+    diagonal=_exponential_diagonal,
     majorant=of_exponential,
 )
 
