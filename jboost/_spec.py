@@ -67,6 +67,10 @@ class Spec:
         split goes if it gains no more than gamma and none below it stays (a level of a symmetric tree, if no node of it
         gains more). False stops growing where no split gains more than gamma. `Tree.gain` then holds what splits gain
         before gamma.
+    max_leaves : int or None
+        Leaves of a tree, at most: growth best first, where the split of largest gain is always the next, within
+        `max_depth`. For depthwise trees, which are grown to their depth first, so a tree costs what one of its depth
+        does. None allows ``2**max_depth``.
     n_candidates : int or None
         Bins of a feature that are proposed anew for each tree, at least 2: bins of the data are joined to these at
         weighted quantiles, the weights being the second derivatives of the rows drawn (approximate split finding with a
@@ -101,6 +105,7 @@ class Spec:
     sketch_size: int | None = None
     sketch: Sketch = "projection"
     post_prune: bool = False
+    max_leaves: int | None = None
     n_candidates: int | None = None
     boosting_type: BoostingType = "plain"
     n_permutations: int = 1
@@ -114,6 +119,8 @@ class Spec:
             whole_number(self.n_iter_no_change, "n_iter_no_change", 1, LARGEST)
         if self.sketch_size is not None:
             whole_number(self.sketch_size, "sketch_size", 1, LARGEST)
+        if self.max_leaves is not None:
+            whole_number(self.max_leaves, "max_leaves", 2, LARGEST)
         if self.n_candidates is not None:
             whole_number(self.n_candidates, "n_candidates", 2, LARGEST)
         check_choice("grow_policy", self.grow_policy, get_args(GrowPolicy))
@@ -130,6 +137,11 @@ class Spec:
             )
         if not isinstance(self.post_prune, bool | np.bool_):
             raise TypeError(f"post_prune must be True or False, got {self.post_prune!r}")
+        if self.max_leaves is not None and self.symmetric:
+            raise ValueError(
+                'max_leaves must be None with grow_policy="symmetric", whose levels are split as a whole, got '
+                f'{self.max_leaves}; grow_policy="depthwise" splits node by node'
+            )
         if self.sketch_size is not None and (self.multi_output == "separate" or self.split_hessian == "full"):
             raise ValueError(
                 'sketch_size must be None with multi_output="separate" or split_hessian="full", which look at every '
@@ -155,6 +167,11 @@ class Spec:
     def n_leaves(self) -> int:
         """Leaves of a tree."""
         return 2**self.max_depth
+
+    @property
+    def limits_leaves(self) -> bool:
+        """Whether a tree may have fewer leaves than its depth allows."""
+        return self.max_leaves is not None and self.max_leaves < self.n_leaves
 
     @property
     def counts_rows(self) -> bool:

@@ -1,8 +1,9 @@
-"""Post-pruning: against the NumPy twin, against XGBoost's pruner, and where it differs from stopping early."""
+"""Post-pruning and growth best first: against twins, against XGBoost, and where they differ from stopping early."""
 
 from __future__ import annotations
 
 import dataclasses
+import heapq
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import pytest
 import jboost
 from experiments import nano
 from jboost import Hyper, Spec, losses
-from jboost._tree.pruning import leaves_after, stays
+from jboost._tree.pruning import best_first, leaves_after, stays
 from tests.twin import assert_same_scores, assert_same_trees, problem, same_structure, settings
 
 SPEC = Spec(penalties="absolute", n_estimators=4, max_depth=3, post_prune=True)
@@ -119,6 +120,33 @@ def test_depthwise_trees_are_those_of_xgboost(post_prune, x64):
     assert n_splits == int((model.trees.gain > 0).sum())
 
 
+@pytest.mark.parametrize("gamma", [0.0, pytest.param(4.0, marks=pytest.mark.slow)])
+def test_trees_of_so_many_leaves_are_those_of_xgboost(gamma, x64):
+    xgboost = pytest.importorskip("xgboost", reason="the peer is not installed")
+    rows = problem("missing")
+    y = rows.targets["real"]
+    spec = dataclasses.replace(SPEC, grow_policy="depthwise", max_depth=5, max_leaves=6, post_prune=False)
+    hyper = Hyper(learning_rate=0.3, gamma=gamma)
+    model, _ = jboost.fit(
+        losses.squared_error, rows.data, y, spec=spec, hyper=hyper, sample_weight=rows.weight
+    )
+    features = np.where(rows.codes == 0, np.nan, rows.codes).T.astype(np.float32)
+    data = xgboost.DMatrix(features, y, weight=rows.weight, base_margin=np.full(len(y), float(model.base[0])))
+    choices = {
+        "tree_method": "hist",
+        "grow_policy": "lossguide",
+        "max_depth": 5,
+        "max_leaves": 6,
+        "nthread": 1,
+    }
+    booster = xgboost.train({**choices, "eta": 0.3, "lambda": 1.0, "gamma": 2 * gamma}, data, 4)
+    peer = booster.predict(data, output_margin=True)
+    np.testing.assert_allclose(jboost.predict(model, rows.data), peer, rtol=1e-5, atol=1e-5)
+    n_leaves = [int((count > 0).sum()) for count in np.asarray(model.leaf_count)]
+    assert n_leaves == [dump.count("leaf=") for dump in booster.get_dump()]
+    assert max(n_leaves) == 6
+
+
 @pytest.mark.parametrize("policy", [pytest.param("symmetric", marks=pytest.mark.slow), "depthwise"])
 def test_each_output_is_pruned_by_itself(policy):
     rows = problem("missing")
@@ -186,9 +214,52 @@ def test_what_stays_and_where_leaves_go_by_walking_the_tree(symmetric, depth, rn
         assert moved[leaf] == node
 
 
+@pytest.mark.parametrize("n_splits", [1, 4, 9])
+def test_the_leaf_of_largest_gain_is_split_next(n_splits, rng):
+    """Against a heap of leaves; a node without a split passes its rows on, and of equal gains the first is next."""
+    depth, slots = 4, 15
+    for _ in range(20):
+        is_split, gain = rng.random(slots) < 0.8, rng.integers(1, 5, slots).astype(np.float32)
+        leaves: list[tuple[float, int]] = []
+
+        def open_below(slot: int, is_split=is_split, gain=gain, leaves=leaves) -> None:
+            if slot < slots and is_split[slot]:
+                heapq.heappush(leaves, (-gain[slot], slot))
+            elif slot < slots:
+                open_below(2 * slot + 1)
+                open_below(2 * slot + 2)
+
+        open_below(0)
+        made = np.zeros(slots, bool)
+        while leaves and made.sum() < n_splits:
+            _, slot = heapq.heappop(leaves)
+            made[slot] = True
+            open_below(2 * slot + 1)
+            open_below(2 * slot + 2)
+        found = best_first(jnp.asarray(is_split), jnp.asarray(gain), n_splits, depth)
+        np.testing.assert_array_equal(found, made)
+
+
+def test_so_many_leaves_are_pruned_too_and_enough_change_nothing():
+    X, y = exclusive_or()
+    spec = dataclasses.replace(SPEC, n_estimators=1, max_depth=2, grow_policy="depthwise", max_leaves=3)
+    hyper = Hyper(learning_rate=1.0, reg_lambda=0.0, gamma=0.5)
+    model, _ = jboost.fit(losses.squared_error, X, y, spec=spec, hyper=hyper)
+    np.testing.assert_array_equal(model.trees.gain[0] > 0.5, [False, False, True])  # of 21 rows, not of 20
+    assert 0 < model.trees.gain[0, 0] < 0.5
+    corners = [y[np.all(corner == X, axis=1)].mean() for corner in ([1, 0], [1, 1])]
+    np.testing.assert_allclose(jboost.predict(model, [[1.0, 0.0], [1.0, 1.0]]), corners, atol=1e-6)
+    np.testing.assert_allclose(jboost.predict(model, [[0.0, 0.0], [0.0, 1.0]]), 0.5, rtol=1e-6)
+    assert not dataclasses.replace(spec, max_leaves=4).limits_leaves
+
+
 def test_the_choice_is_checked():
     with pytest.raises(TypeError, match="post_prune must be True or False, got 1"):
         Spec(post_prune=1)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="max_leaves must be at least 2, got 1"):
+        Spec(grow_policy="depthwise", max_leaves=1)
+    with pytest.raises(ValueError, match=r'max_leaves must be None with grow_policy="symmetric".*got 6'):
+        Spec(max_leaves=6)
     X, y = exclusive_or()
     estimator = jboost.JBoostRegressor(
         n_estimators=1, max_depth=2, learning_rate=1.0, reg_lambda=0.0, penalties="absolute", gamma=0.5

@@ -158,13 +158,15 @@ PEERS: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PEERS)
-def test_every_round_is_that_of_scikit_learn(name, x64):
+@pytest.mark.parametrize(("name", "n_leaves"), [*((name, None) for name in PEERS), ("huber", 6)])
+def test_every_round_is_that_of_scikit_learn(name, n_leaves, x64):
     loss, peer, y = PEERS[name]
     hyper = dataclasses.replace(PLAIN, learning_rate=0.5)
-    y = y.astype(float)
-    model, _ = jboost.fit(loss, ROWS, y, spec=SPEC, hyper=hyper, sample_weight=WEIGHT)
-    known = peer(loss=name, n_estimators=4, max_depth=2, learning_rate=0.5, random_state=0)
+    y, depth = y.astype(float), 5 if n_leaves else 2
+    spec = dataclasses.replace(SPEC, max_depth=depth, max_leaves=n_leaves)
+    model, _ = jboost.fit(loss, ROWS, y, spec=spec, hyper=hyper, sample_weight=WEIGHT)
+    size = {"max_depth": depth, "max_leaf_nodes": n_leaves}
+    known = peer(loss=name, n_estimators=4, learning_rate=0.5, random_state=0, **size)
     known.fit(ROWS, y, sample_weight=WEIGHT)
     staged = known.staged_predict if peer is GradientBoostingRegressor else known.staged_decision_function
     for found, expected in zip(jboost.staged_predict(model, ROWS), staged(ROWS), strict=True):

@@ -1,9 +1,12 @@
-"""Post-pruning: grow to full depth as if splits cost nothing, then take back from the leaves up what does not pay.
+"""Trees that are grown to full depth first, of which some splits are taken back: post-pruning, and growth best first.
 
 Pre-stopping looks one split ahead: where no split gains more than gamma, a node stays a leaf, though those below it may
 pay for both (as where a target is the exclusive or of two features). Post-pruning grows first. A split pays if it gains
 more than gamma, and stays if it pays or if one below it stays. One that gains nothing at all, beyond what rounding can,
 is made in neither way.
+
+Growth best first splits the leaf with the largest gain next, up to a number of leaves. How a node is split does not
+depend on when, so within a depth that is the choice of some splits of the full tree.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jboost._histogram import build_histogram
 from jboost._runtime.typing import Layout, Reduce, over_devices
@@ -35,19 +38,59 @@ def grow_and_prune(
     key: Array | None,
     reduce: Reduce | None,
 ) -> Grown:
-    """Grow a tree by any engine with a gamma of 0, and prune it by that of the rules."""
+    """Grow a tree by any engine, and take back splits beyond the most leaves, and those that do not pay.
+
+    Where splits are pruned by gamma, they are grown with one of 0.
+    """
     spec, layout = rules.spec, columns.layout
-    without_gamma = dataclasses.replace(rules.hyper, gamma=jnp.zeros_like(rules.hyper.gamma))
-    free = dataclasses.replace(rules, hyper=without_gamma)
-    tree, leaf = engine.grow(columns, derivatives, active, free, growth, key, reduce)
-    if spec.symmetric:
-        statistics = in_fixed_point(derivatives, active, rules)
-        pays = levels_that_pay(sums_of_leaves(statistics, leaf, active, spec.n_leaves, reduce), rules)
-    else:
-        pays = tree.gain > rules.hyper.gamma
-    is_split = tree.threshold < layout.n_codes
-    kept = is_split & stays(is_split & pays, spec.max_depth, spec.symmetric)
+    growing = _without_gamma(rules) if spec.post_prune else rules
+    tree, leaf = engine.grow(columns, derivatives, active, growing, growth, key, reduce)
+    kept = tree.threshold < layout.n_codes
+    if spec.limits_leaves:
+        assert spec.max_leaves is not None
+        kept = best_first(kept, tree.gain, spec.max_leaves - 1, spec.max_depth)
+    if spec.post_prune:
+        if spec.symmetric:
+            statistics = in_fixed_point(derivatives, active, rules)
+            pays = levels_that_pay(sums_of_leaves(statistics, leaf, active, spec.n_leaves, reduce), rules)
+        else:
+            pays = tree.gain > rules.hyper.gamma
+        kept = kept & stays(kept & pays, spec.max_depth, spec.symmetric)
     return keep_splits(tree, kept, layout), leaves_after(kept, spec.max_depth, spec.symmetric)[leaf]
+
+
+def _without_gamma(rules: Rules) -> Rules:
+    return dataclasses.replace(
+        rules, hyper=dataclasses.replace(rules.hyper, gamma=jnp.zeros_like(rules.hyper.gamma))
+    )
+
+
+def best_first(
+    is_split: Bool[Array, " s"], gain: Float[Array, " s"], n_splits: int, depth: int
+) -> Bool[Array, " s"]:
+    """Say which splits growth best first makes: always the one of largest gain below those that it has made.
+
+    A node may pass its rows on to a child that is split. Of equal gains the first in the order of levels is made.
+    """
+    waits_for = _split_above(is_split, depth)
+    none = jnp.zeros_like(is_split)
+
+    def make_one(_: Any, made: Bool[Array, " s"]) -> Bool[Array, " s"]:
+        is_next = is_split & ~made & ((waits_for < 0) | made[waits_for])
+        return made | (is_next & (jnp.arange(gain.size) == jnp.argmax(jnp.where(is_next, gain, -jnp.inf))))
+
+    return jax.lax.fori_loop(0, n_splits, make_one, none)
+
+
+def _split_above(is_split: Bool[Array, " s"], depth: int) -> Int[Array, " s"]:
+    """Return the nearest slot above each that is split, -1 where there is none."""
+    above = jnp.full(1, -1, jnp.int32)
+    levels = [above]
+    for level in range(depth - 1):
+        slot = jnp.arange(2**level - 1, 2 ** (level + 1) - 1, dtype=jnp.int32)
+        above = jnp.repeat(jnp.where(is_split[slot], slot, above), 2)
+        levels.append(above)
+    return jnp.concatenate(levels)
 
 
 def sums_of_leaves(

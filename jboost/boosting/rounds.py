@@ -299,7 +299,8 @@ def _grow(
             in_order = jnp.append(in_order, 1.0)
         rules = Rules(hyper, in_order, spec)
         given = columns, pairs, active, rules, problem.growth, key, reduce
-        return grow_and_prune(engine, *given) if spec.post_prune else engine.grow(*given)
+        prunes = spec.post_prune or spec.limits_leaves
+        return grow_and_prune(engine, *given) if prunes else engine.grow(*given)
 
     def grow_one(g: Float[Array, " n"], h: Float[Array, " n"], factors: Float[Array, " 2"]) -> Any:
         return grow(GradientPairs(g[:, None], h[:, None]), factors[None])

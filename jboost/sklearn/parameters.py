@@ -32,6 +32,7 @@ class Parameters(BaseEstimator):
     sketch_size: int | None = Spec.sketch_size
     sketch: str = Spec.sketch
     post_prune: bool = Spec.post_prune
+    max_leaves: int | None = Spec.max_leaves
     n_candidates: int | None = Spec.n_candidates
     boosting_type: str = Spec.boosting_type
     n_permutations: int = Spec.n_permutations

@@ -42,7 +42,7 @@ class JBoostRegressor(RegressorMixin, Boosting):
     top_k : int, optional
         With ``booster="linear"``: which coefficients a round changes.
     n_estimators, max_depth, grow_policy, multi_output, min_child_samples, max_cat_to_onehot, penalties, split_hessian,
-    sketch_size, sketch, post_prune, n_candidates, boosting_type, n_permutations
+    sketch_size, sketch, post_prune, max_leaves, n_candidates, boosting_type, n_permutations
         Shapes and choices of the fit: see `jboost.Spec`.
     learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, max_delta_step
         Numbers of the fit: see `jboost.Hyper`.
