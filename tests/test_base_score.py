@@ -12,6 +12,7 @@ from jax.tree_util import Partial
 from scipy.optimize import minimize, minimize_scalar
 
 from jboost import losses
+from jboost._objective.differences import hessian_by_differences
 from jboost.losses import Loss
 from tests.of_rows import best_constant
 
@@ -91,6 +92,50 @@ def pseudo_huber(r, delta):
 def test_robust_losses_match_scipy(loss, formula, delta, x64):
     found: Any = minimize_scalar(lambda c: WEIGHT @ formula(c - REAL, delta), bracket=(-10, 10), tol=1e-12)
     np.testing.assert_allclose(solve(loss(delta), REAL, WEIGHT), found.x, atol=1e-6)
+
+
+def with_one_derivative(function):
+    """Give a loss a derivative that JAX cannot differentiate again, as one found by a loop until it is near enough."""
+    slope = jax.grad(function)
+
+    def back(given, ct):
+        found = jax.lax.while_loop(
+            lambda carry: carry[0] < 1, lambda carry: (carry[0] + 1, slope(*given)), (0, given[0])
+        )
+        return ct * found[1], jnp.zeros_like(given[1])
+
+    loss = jax.custom_vjp(function)
+    loss.defvjp(lambda score, y: (function(score, y), (score, y)), back)
+    return Loss(loss, n_outputs=2 if function is gaussian else None, hessian="first_order")
+
+
+def million(score, y):  # a million times the counts
+    return jnp.exp(score) - 1e6 * y * score
+
+
+def test_first_derivatives_alone_find_a_logarithm_and_its_derivative(x64):
+    """Far from the start: exp(score) is 1 there, and a million where it ends."""
+    counts = with_one_derivative(million)
+    np.testing.assert_allclose(solve(counts, COUNT, WEIGHT), np.log(1e6 * mean(COUNT)), rtol=1e-9)
+    slope = jax.jit(jax.grad(lambda weight: best_constant(counts, COUNT, weight)))(WEIGHT)
+    np.testing.assert_allclose(slope, (COUNT / mean(COUNT) - 1) / WEIGHT.sum(), rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_first_derivatives_alone_find_two_outputs(x64):
+    expected = [mean(REAL), np.log(mean((REAL - mean(REAL)) ** 2)) / 2]
+    np.testing.assert_allclose(solve(with_one_derivative(gaussian), REAL, WEIGHT), expected, rtol=1e-7)
+
+
+def test_differences_of_a_slope():
+    """Of a linear slope they are its matrix, in units as different as these, and of an exponential near its own."""
+    unit = jnp.array([1e-3, 1e6, 1.0])
+    matrix = jnp.array([[2.0, 1.0, 0.0], [1.0, 3.0, 0.0], [0.0, 0.0, 0.0]])
+    for place in (jnp.zeros(3), 1 / unit):
+        found = hessian_by_differences(lambda at: unit * (matrix @ (unit * at)), place, 10 * unit)
+        np.testing.assert_allclose(found / jnp.outer(unit, unit), matrix, rtol=1e-3, atol=1e-3)
+    grows = hessian_by_differences(lambda at: jnp.exp(at) - 1e6, jnp.zeros(1), jnp.array([1e6]))
+    assert 1 < grows[0, 0] < 1e4  # a secant between places whose slopes differ by less than 1e6
 
 
 @pytest.mark.slow

@@ -213,13 +213,12 @@ def test_a_loss_without_derivatives_is_named_with_a_way_out(function):
         fit(Loss(function, name="mine"))
 
 
-def test_a_loss_with_a_first_derivative_alone_is_given_a_start():
-    loss = Loss(differentiated_elsewhere, hessian="first_order")
-    with pytest.raises(TypeError, match=r"unless a base_score or Loss\(constant=\) is given"):
-        fit(loss)
-    mean = losses.squared_error.constant
+def test_a_loss_with_a_first_derivative_alone_finds_its_start():
     expected, _ = fit(losses.squared_error)
-    assert_same_models(fit(dataclasses.replace(loss, constant=mean))[0], expected, rtol=1e-5)
+    loss = Loss(differentiated_elsewhere, hessian="first_order")
+    assert_same_models(fit(loss)[0], expected, rtol=1e-5)
+    one = Loss(differentiated_elsewhere, curvature=lambda score, y: jnp.ones_like(score))
+    assert_same_models(fit(one)[0], expected, rtol=1e-5)
 
 
 @pytest.mark.slow

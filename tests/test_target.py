@@ -286,7 +286,7 @@ def test_the_weight_of_every_row_is_one_by_default(precision):
         (
             np.ma.masked_array([1.0, 1.0], [True, False]),
             ValueError,
-            "w must not be masked, got 1 masked of 2",
+            "w must not be masked, got 1 masked of 2 values; fill it with 0 where a row is to be left out",
         ),
         (pl.LazyFrame({"w": [1.0, 2.0]}), TypeError, r"w must be an array .* give w.collect\(\)"),
         ([0.0, 0.0], ValueError, "w must hold a weight above zero, got zero for every row"),

@@ -12,7 +12,10 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from jboost._fixed_point import find_scale, sum_by_group, total
+from jboost._objective.derivatives import lacks_derivative
+from jboost._objective.differences import hessian_by_differences
 from jboost._objective.rows import Rows, per_row
+from jboost._objective.searching import found_by
 from jboost._runtime.closures import with_explicit_closure
 from jboost._runtime.typing import FIXED_POINT_BITS, Reduce, varying_alike
 
@@ -33,7 +36,8 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
 
     A loss may bring a formula for it, `constant`, for rows without offset. Else it is found by damped Newton steps,
     then one differentiable step whose derivative by weights, targets and the parameters of the loss is that of the
-    implicit function. Rows of weight 0 do not count, even when their loss is NaN.
+    implicit function. Where JAX cannot differentiate a first derivative again, differences of it serve the steps. Rows
+    of weight 0 do not count, even when their loss is NaN.
 
     Where there is no minimum the result is finite all the same:
 
@@ -83,7 +87,13 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     origin = jnp.zeros(loss.n_outputs or 1, dtype)
 
     def explicit(loss: Any) -> tuple[Callable[..., _Moments], tuple[Any, ...]]:
-        moments, closed_over = with_explicit_closure(_moments_of_loss(loss, reduce), origin, rows, share)
+        try:
+            moments, closed_over = with_explicit_closure(_moments_of_loss(loss, reduce), origin, rows, share)
+        except (TypeError, ValueError, NotImplementedError) as error:
+            if not lacks_derivative(error):
+                raise
+            by_slope = _moments_of_loss(loss, reduce, by_slope=True)
+            moments, closed_over = with_explicit_closure(by_slope, origin, rows, share)
         return moments, (*closed_over, *jax.tree.leaves((rows, share)))
 
     moments, parameters = explicit(loss)
@@ -153,15 +163,27 @@ class _Search(NamedTuple):
     done: Array  # []
 
 
-def _moments_of_loss(loss: Any, reduce: Reduce | None) -> Callable[[Array, Rows, Array], _Moments]:
-    """Return the function (constant [k], rows, share of the weight [n]) -> moments of the loss."""
+def _moments_of_loss(
+    loss: Any, reduce: Reduce | None, by_slope: bool = False
+) -> Callable[[Array, Rows, Array], _Moments]:
+    """Return the function (constant [k], rows, share of the weight [n]) -> moments of the loss.
+
+    `by_slope` says whether the first derivatives of the loss are all that JAX can tell.
+    """
 
     def moments(constant: Array, rows: Rows, share: Array) -> _Moments:
         def mean(values: Array) -> tuple[Array, Array]:
             return _mean_and_size(values, share, reduce)
 
+        def slope_at(place: Array) -> Array:
+            return mean(_value_and_grad(loss, place, rows)[1])[0]
+
         constant, _ = varying_alike(constant, share)  # or its gradient would be summed over the devices
         k = constant.size
+        if by_slope:
+            means, sizes = mean(jnp.concatenate(_value_and_grad(loss, constant, rows)))
+            h = found_by(lambda place: hessian_by_differences(slope_at, place, sizes[1:]), constant)
+            return _Moments(means, sizes, h)
         by_row, h = _at_constant(loss, constant, rows, lambda values: mean(values)[0])
         means, sizes = mean(by_row)  # in one sum, which is sooner compiled than several
         h = means[1 + k :, None] if h is None else (h + h.T) / 2

@@ -19,7 +19,7 @@ NUDGE = 8  # units of rounding of a score: so small a move shows how a loss is r
 NOISE = 4  # times what rounding was seen to do to a loss, which is no rise either
 
 Scores = Float[Array, " n"] | Float[Array, "n k"]
-# Words of JAX's that a function has no derivative of the kind that was asked for.
+# Words of JAX's for it.
 _NO_DERIVATIVE = ("differentiation", "support JVP", "differentiat", "JVP rule", "transpose")
 
 
@@ -98,13 +98,12 @@ def explained(loss: Any) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, NotImplementedError) as error:
-        if not any(words in str(error) for words in _NO_DERIVATIVE):
+        if not lacks_derivative(error):
             raise
         name = loss.name or "the loss"
         way_out = (
-            "first derivatives in reverse mode are needed, and derivatives of these to search for the best constant, "
-            "unless a base_score or Loss(constant=) is given: use lax.scan, or fori_loop with a number of steps that "
-            "is known, instead of while_loop, and give a jax.custom_vjp to what has no derivative"
+            "first derivatives in reverse mode are needed: use lax.scan, or fori_loop with a number of steps that is "
+            "known, instead of while_loop, and give a jax.custom_vjp to what has no derivative"
         )
         if loss.hessian != "first_order":
             way_out = (
@@ -112,6 +111,11 @@ def explained(loss: Any) -> Iterator[None]:
                 + way_out
             )
         raise TypeError(f"loss: JAX cannot differentiate {name} as needed ({error}); {way_out}") from error
+
+
+def lacks_derivative(error: Exception) -> bool:
+    """Say whether JAX means by an error that a function has no derivative of the kind that was asked for."""
+    return any(words in str(error) for words in _NO_DERIVATIVE)
 
 
 def check_derivatives(

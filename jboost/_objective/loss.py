@@ -44,7 +44,7 @@ class Loss(Objective):
     hessian : {"diagonal", "full", "first_order"}, default "diagonal"
         "diagonal" takes the second derivative by each output; "full" the k x k matrix in the leaves;
         "first_order" takes h = 1, for a loss whose second derivative vanishes, and asks of the function
-        derivatives in reverse mode only.
+        first derivatives in reverse mode only.
     hessian_floor : float, default 1e-6
         The least diagonal second derivative of a row; smaller ones, also negative ones, are raised to it. The
         default is about eight float32 rounding units of a curvature of one: lost beside ordinary rows, yet

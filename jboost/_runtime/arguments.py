@@ -73,6 +73,7 @@ def check_weight(weight: Any, n_rows: int, name: str, of_each: str = "row") -> F
     """Return concrete weights in float64, ones by default; raise unless they are finite, non-negative and not all 0."""
     if weight is None:
         return np.ones(n_rows)
+    refuse_masked(weight, name, f"fill it with 0 where a {of_each} is to be left out")
     given = on_host(weight, name)
     _check_form_of_weight(given, n_rows, name, of_each)
     values = given.astype(np.float64)

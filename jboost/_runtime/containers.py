@@ -17,15 +17,14 @@ def is_missing_type(kind: type) -> bool:
     return kind.__name__ in _MISSING_TYPE_NAMES
 
 
-def refuse_masked(value: Any, name: str) -> None:
+def refuse_masked(
+    value: Any, name: str, way_out: str = "drop these rows, or give them sample_weight 0 and any value"
+) -> None:
     """Raise if entries of a masked array are masked, as its mask would be lost."""
     if not isinstance(value, np.ma.MaskedArray) or not np.ma.is_masked(value):
         return
     masked = int(np.ma.getmaskarray(value).sum())
-    raise ValueError(
-        f"{name} must not be masked, got {masked} masked of {value.size} values; "
-        "drop these rows, or give them sample_weight 0 and any value"
-    )
+    raise ValueError(f"{name} must not be masked, got {masked} masked of {value.size} values; {way_out}")
 
 
 def refuse_no_array(value: Any, name: str, wanted: str) -> None:

@@ -132,7 +132,7 @@ def _base_score(loss: Any, rows: Rows) -> Float[Array, " k"]:
 
 def as_base_score(given: Any, k: int) -> Float[Array, " k"]:
     """Return the score to start from, of each output; raise unless it is finite."""
-    refuse_masked(given, "base_score")
+    refuse_masked(given, "base_score", "give a number for each output")
     array = given if is_traced(given) else np.asarray(given)
     if not (jnp.issubdtype(array.dtype, jnp.integer) or jnp.issubdtype(array.dtype, jnp.floating)):
         raise TypeError(f"base_score must be a number, or one for each output, got {given!r}")

@@ -37,7 +37,7 @@ from jboost.boosting.preparing import (
     valid_arguments,
 )
 from jboost.linear.passes import BY_SIZE, FeatureSelector
-from jboost.linear.rounds import Choices, Problem, Round, run
+from jboost.linear.rounds import Choices, LinearProblem, LinearRound, run
 from jboost.linear.scaling import Scale, find_scale, standardised, unit_of
 from jboost.metrics import Metric
 
@@ -238,7 +238,7 @@ def _pose(
     metric: Any,
     missing: float | None,
     names: tuple[str, ...] | None,
-) -> tuple[Problem, Scale]:
+) -> tuple[LinearProblem, Scale]:
     """Check the rows, and put them together with columns in units of their own."""
     loss = resolved.loss
     train = rows_of(given, loss)
@@ -256,7 +256,7 @@ def _pose(
         watched = rows_of(of_valid, loss)
         valid_columns = standardised(of_valid.data, scale, watched.weight.size)
     chosen, deviation = chosen_metric(metric, loss, watched), unit_of(scale)
-    problem = Problem(columns, train, valid_columns, watched, loss, chosen, hyper, deviation, spec)
+    problem = LinearProblem(columns, train, valid_columns, watched, loss, chosen, hyper, deviation, spec)
     return problem, scale
 
 
@@ -269,7 +269,7 @@ def _read_valid(X: Any, missing: float | None, names: tuple[str, ...] | None, gi
     return matrix
 
 
-def _begun(problem: Problem, base: Any, traced: bool) -> Problem:
+def _begun(problem: LinearProblem, base: Any, traced: bool) -> LinearProblem:
     """Find the base score and the units there."""
     zeros = as_array(np.zeros(problem.loss.n_outputs or 1, problem.train.weight.dtype))
     problem = dataclasses.replace(problem, loss=adapted_at(problem, zeros, traced))
@@ -277,7 +277,7 @@ def _begun(problem: Problem, base: Any, traced: bool) -> Problem:
     return dataclasses.replace(problem, loss=adapted_at(problem, base, traced), base=base, units=units)
 
 
-def _model(problem: Problem, scale: Scale, rounds: Round, missing: float | None) -> LinearModel:
+def _model(problem: LinearProblem, scale: Scale, rounds: LinearRound, missing: float | None) -> LinearModel:
     """Give the coefficients back the units of the columns."""
     base, loss = problem.base, problem.loss
     assert base is not None
@@ -287,7 +287,9 @@ def _model(problem: Problem, scale: Scale, rounds: Round, missing: float | None)
     )
 
 
-def _after_best_repeated(problem: Problem, model: LinearModel, rounds: Round) -> tuple[LinearModel, History]:
+def _after_best_repeated(
+    problem: LinearProblem, model: LinearModel, rounds: LinearRound
+) -> tuple[LinearModel, History]:
     """Under a transformation no round can be dropped: after early stopping they repeat the best one."""
     n_rounds = problem.spec.n_estimators
     if problem.valid is None or n_rounds == 0:
@@ -304,7 +306,7 @@ def _after_best_repeated(problem: Problem, model: LinearModel, rounds: Round) ->
 
 
 def _cut(
-    problem: Problem, model: LinearModel, rounds: Round, valid_on_host: Any
+    problem: LinearProblem, model: LinearModel, rounds: LinearRound, valid_on_host: Any
 ) -> tuple[LinearModel, History]:
     """Keep the rounds up to the best one if early stopping was asked for, and none that is not finite."""
     losses = np.asarray(rounds.train_loss)
@@ -330,7 +332,7 @@ def _cut(
     return (model if patience is None else model.truncate(best + 1)), history
 
 
-def _measured_on_host(problem: Problem, model: LinearModel, valid: tuple[Any, ...]) -> np.ndarray:
+def _measured_on_host(problem: LinearProblem, model: LinearModel, valid: tuple[Any, ...]) -> np.ndarray:
     """Take a metric that is no JAX of the scores after each round."""
     rows, metric = problem.valid, problem.metric
     assert rows is not None

@@ -37,7 +37,7 @@ class Choices(NamedTuple):
 
 
 @pytree
-class Problem:
+class LinearProblem:
     """What no round changes. Columns have a mean of 0 and a deviation of 1, and so have coefficients their own unit."""
 
     columns: Float[Array, "f n"]
@@ -54,7 +54,7 @@ class Problem:
 
 
 @pytree
-class State:
+class LinearState:
     """What a round changes."""
 
     score: Float[Array, "n k"]
@@ -68,7 +68,7 @@ class State:
     valid_metric: Float[Array, ""]
 
 
-class Round(NamedTuple):
+class LinearRound(NamedTuple):
     """What a round leaves behind."""
 
     coef: Float[Array, "k f"]
@@ -78,7 +78,7 @@ class Round(NamedTuple):
     since_best: Int[Array, ""]
 
 
-def start(problem: Problem, key: Array) -> State:
+def start(problem: LinearProblem, key: Array) -> LinearState:
     """Start from the base score."""
     base = problem.base
     assert base is not None  # it is found before the rounds
@@ -93,14 +93,14 @@ def start(problem: Problem, key: Array) -> State:
     zero, never = jnp.zeros((), dtype), jnp.asarray(jnp.inf, dtype)
     coef = jnp.zeros((base.size, problem.columns.shape[0]), dtype)
     since_best = jnp.zeros((), jnp.int32)
-    return State(scores(problem.train), valid_score, coef, base, key, since_best, never, zero, zero)
+    return LinearState(scores(problem.train), valid_score, coef, base, key, since_best, never, zero, zero)
 
 
-def run(problem: Problem, key: Array) -> Round:
+def run(problem: LinearProblem, key: Array) -> LinearRound:
     """Run all rounds in one scan; they come back stacked. After early stopping nothing changes any more."""
 
     @computed_again
-    def one(state: State, number: Array) -> tuple[State, Round]:
+    def one(state: LinearState, number: Array) -> tuple[LinearState, LinearRound]:
         if problem.spec.n_iter_no_change is None or problem.valid is None:
             state = step(problem, state, number)
         else:
@@ -108,14 +108,14 @@ def run(problem: Problem, key: Array) -> Round:
             state = jax.lax.cond(
                 has_ended, lambda state: state, lambda state: step(problem, state, number), state
             )
-        return state, Round(
+        return state, LinearRound(
             state.coef, state.constant, state.train_loss, state.valid_metric, state.since_best
         )
 
     return jax.lax.scan(one, start(problem, key), jnp.arange(problem.spec.n_estimators, dtype=jnp.int32))[1]
 
 
-def step(problem: Problem, state: State, number: Array) -> State:
+def step(problem: LinearProblem, state: LinearState, number: Array) -> LinearState:
     """Add one round."""
     spec, rows, units = problem.spec, problem.train, problem.units
     assert units is not None  # they are found with the base score
@@ -135,7 +135,7 @@ def step(problem: Problem, state: State, number: Array) -> State:
     return changed if problem.valid is None else _validated(problem, changed, length, moved)
 
 
-def _penalties(problem: Problem, state: State) -> tuple[Float[Array, "k f"], Float[Array, "k f"]]:
+def _penalties(problem: LinearProblem, state: LinearState) -> tuple[Float[Array, "k f"], Float[Array, "k f"]]:
     """Return the penalties of coefficients of columns of deviation 1."""
     assert problem.units is not None
     hyper, unit = problem.units.for_leaves(problem.hyper), 1 / problem.deviation[None]
@@ -147,7 +147,7 @@ def _penalties(problem: Problem, state: State) -> tuple[Float[Array, "k f"], Flo
     return l2, by_column(hyper.reg_alpha)
 
 
-def _as_it_bends(loss: Any, state: State, rows: Rows, quadratic: Quadratic, moved: Move) -> Move:
+def _as_it_bends(loss: Any, state: LinearState, rows: Rows, quadratic: Quadratic, moved: Move) -> Move:
     """Shorten a move along which the loss bends more than the diagonal of its Hessian says.
 
     That is so where outputs, or rows, depend on each other: all classes that move at once bend a softmax up to twice
@@ -170,7 +170,12 @@ def _as_it_bends(loss: Any, state: State, rows: Rows, quadratic: Quadratic, move
 
 
 def _length(
-    problem: Problem, loss: Any, state: State, quadratic: Quadratic, moved: Move, value: Float[Array, " n"]
+    problem: LinearProblem,
+    loss: Any,
+    state: LinearState,
+    quadratic: Quadratic,
+    moved: Move,
+    value: Float[Array, " n"],
 ) -> Float[Array, ""]:
     """Return how much of the move to take: all of it, unless the objective would not fall enough.
 
@@ -212,7 +217,9 @@ def _length(
     return jax.lax.cond(falls(one), lambda _: one, shorter, None)
 
 
-def _validated(problem: Problem, state: State, length: Float[Array, ""], moved: Move) -> State:
+def _validated(
+    problem: LinearProblem, state: LinearState, length: Float[Array, ""], moved: Move
+) -> LinearState:
     """Score the validation rows, take the metric and keep count of the rounds since the best."""
     assert problem.valid_columns is not None
     change = dot(moved.coef, problem.valid_columns) + moved.constant[:, None]
