@@ -108,7 +108,11 @@ def test_zero_second_derivative_is_refused_with_advice():
         check(Loss(lambda s, y: -((s - y) ** 2)), jnp.zeros(3), jnp.ones(3))
     with pytest.raises(ValueError, match="nowhere positive"):  # one output of two
         check(Loss(lambda s, y: s[0] ** 2 + s[1] * y, n_outputs=2), jnp.ones((3, 2)), jnp.ones(3))
-    advice, none, one = r"use BatchLoss\(.*, hessian=\"first_order\"\), or give a curvature$", np.zeros(3), np.ones(3)
+    advice, none, one = (
+        r"use BatchLoss\(.*, hessian=\"first_order\"\), or give a curvature$",
+        np.zeros(3),
+        np.ones(3),
+    )
     with pytest.raises(ValueError, match=advice):
         check_derivatives(BatchLoss(lambda s, y, w: s.sum()), none, one, none, one)
 
