@@ -57,6 +57,11 @@ def gamma(score, y):
     return gammaln(shape) - shape * score[1] + shape * (jnp.exp(ratio) - ratio) + jnp.log(y)
 
 
+def gumbel(score, y):
+    ratio = (y - score[0]) * jnp.exp(-score[1])
+    return score[1] + ratio + jnp.exp(-ratio)  # of no float at scores of 0 where y is -100
+
+
 def mixture(score, y):
     """Of two normals; the second lies a standard deviation above the first when all scores are 0."""
 
@@ -72,6 +77,7 @@ def mixture(score, y):
 
 NORMAL, STUDENT, MIXTURE = Loss(normal, 2), Loss(student, 3), Loss(mixture, 5)
 NEGATIVE_BINOMIAL, WEIBULL, GAMMA = Loss(negative_binomial, 2), Loss(weibull, 2), Loss(gamma, 2)
+GUMBEL = Loss(gumbel, 2)
 
 HEAVY = RNG.standard_t(4, N)
 TWO_HUMPS = np.where(RNG.uniform(size=N) < 0.35, RNG.normal(-2, 0.7, N), RNG.normal(2, 1.2, N))
@@ -125,6 +131,14 @@ def gamma_by_scipy(y):
     gap = np.log(y.mean()) - np.log(y).mean()
     shape: Any = optimize.brentq(lambda k: np.log(k) - special.digamma(k) - gap, 1e-3, 1e3, xtol=1e-14)
     return [np.log(y.mean()), np.log(shape)]
+
+
+def gumbel_by_scipy(y):
+    def excess(scale):  # where the likelihood is largest by the location, its slope by the scale
+        return y.mean() - scale - np.average(y, weights=np.exp(-y / scale))
+
+    scale: Any = optimize.brentq(excess, 0.1 * y.std(), 10 * y.std(), xtol=1e-14)
+    return [-scale * np.log(np.exp(-y / scale).mean()), np.log(scale)]
 
 
 def mixture_by_scipy(y):
@@ -196,6 +210,14 @@ def test_gamma_of_two_parameters_matches_scipy(scale):
     log_mean, log_shape = gamma_by_scipy(AMOUNT)
     found = solve(GAMMA, jnp.asarray(AMOUNT * scale), ones())
     np.testing.assert_allclose(found, [log_mean + np.log(scale), log_shape], atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_gumbel_matches_scipy_where_the_loss_at_0_is_no_float(scale):
+    location, log_scale = gumbel_by_scipy(HEAVY)
+    found = solve(GUMBEL, jnp.asarray(HEAVY * scale), ones())
+    np.testing.assert_allclose(found[0] / scale, location, atol=1e-5)
+    np.testing.assert_allclose(found[1], log_scale + np.log(scale), atol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-1, 1.0])

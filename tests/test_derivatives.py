@@ -13,7 +13,7 @@ import pytest
 from jboost import losses
 from jboost._objective import derivatives
 from jboost._objective.derivatives import check_derivatives, check_range
-from jboost.losses import Loss
+from jboost.losses import BatchLoss, Loss
 from tests.of_rows import raw_value_grad_hess, rows_of, value_grad_hess
 
 may_fail: Any = jax.jit(derivatives.may_fail)
@@ -108,6 +108,13 @@ def test_zero_second_derivative_is_refused_with_advice():
         check(Loss(lambda s, y: -((s - y) ** 2)), jnp.zeros(3), jnp.ones(3))
     with pytest.raises(ValueError, match="nowhere positive"):  # one output of two
         check(Loss(lambda s, y: s[0] ** 2 + s[1] * y, n_outputs=2), jnp.ones((3, 2)), jnp.ones(3))
+    advice, none, one = (
+        r"use BatchLoss\(.*, hessian=\"first_order\"\), or give a curvature$",
+        np.zeros(3),
+        np.ones(3),
+    )
+    with pytest.raises(ValueError, match=advice):
+        check_derivatives(BatchLoss(lambda s, y, w: s.sum()), none, one, none, one)
 
 
 def test_a_second_derivative_that_is_zero_in_some_rows_passes():

@@ -274,6 +274,19 @@ def test_derivatives_that_are_not_finite_later_are_told_of():
 
 
 @pytest.mark.slow
+def test_derivatives_that_leave_the_range_of_floats_are_told_of():
+    """A deviation that falls for ever: h = exp(-2 log scale) of the mean is a float, but not in units of the fit."""
+    X, y = np.repeat([0.0, 1.0], 2)[:, None], np.repeat([0.0, 3.0], 2)
+    with pytest.warns(
+        RuntimeWarning, match=r"second .*, in units of the fit, left the range .* \(row .: \[.*e\+3[78]"
+    ):
+        model, _ = jboost.fit(
+            Loss(normal, n_outputs=2), X, y, spec=Spec(n_estimators=40, max_depth=1), hyper=FULL_STEPS
+        )
+    assert np.exp(-2 * jboost.predict(model, X)[:, 1].min()) > 1e37
+
+
+@pytest.mark.slow
 def test_a_loss_that_rounds_off_its_value_is_learned_all_the_same():
     """s^2 - 2 s y + y^2 with y about 10,000 is off by as much as it is; its derivatives are not."""
     rng = np.random.default_rng(0)

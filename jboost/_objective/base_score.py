@@ -28,6 +28,7 @@ FIRST_DAMPING = 1e-3
 LEAST_DAMPING = 1 / 64  # after a step that failed: less would hardly change the step
 HARDLY_FLATTER = 0.3  # times the slope before: towards infinity a Newton step leaves 1/e of it
 BOUND = 4.0  # on a step, times 1 or the size of the score
+SIZES = 5  # of a score, doubled from that of the bound, to look for a finite loss
 EDGE = 1e-3  # of a score: so short a step out of the range of the floats means a loss without a bound
 
 
@@ -293,7 +294,7 @@ def _minimise(
 
     def advance(state: _Search) -> _Search:
         new, step = moments(state.trial), state.trial - state.constant
-        starting = state.iteration < 2
+        starting = (state.iteration < 2) | ~jnp.isfinite(state.at.value)
         finite = jnp.all(jnp.isfinite(new.means))
         is_better = _is_better(new, state.at, step, may_be_level)
         accept = finite & jnp.where(starting, new.value < state.at.value, is_better)
@@ -305,8 +306,12 @@ def _minimise(
         bound = jnp.where(state.limited, reach, jnp.minimum(reach, 1))
         bound = BOUND * bound * jnp.maximum(1, jnp.abs(constant))
         newton, gain, limited = _damped_step(at, damping, bound, largest)
+        is_lost = limited & jnp.all(constant + newton == constant)
+        newton = jnp.where(is_lost, _steps_apart(at, bound), newton)
         longer = newton * jnp.where(state.limited, 1, jnp.maximum(reach, 1))
-        trial = jnp.where(state.iteration == 0, start, constant + longer)
+        nowhere_finite = ~jnp.isfinite(at.value)
+        trial = jnp.where(nowhere_finite, _elsewhere(origin, state.iteration), constant + longer)
+        trial = jnp.where(state.iteration == 0, start, trial)
         reach = jnp.where(state.limited & ~limited, 1, reach)
         # A Newton step of so little gain that fails shows the rounding of the slope.
         at_floor = ~accept & ~state.limited & jnp.all(state.reach <= 1) & (state.damping < 1)
@@ -316,7 +321,7 @@ def _minimise(
         if may_be_level:
             done |= damping > HOPELESS_DAMPING
         iteration = state.iteration + 1
-        done &= ~starting
+        done = jnp.where(starting, nowhere_finite & (state.iteration > 2 * origin.size * SIZES), done)
         return _Search(constant, at, trial, gain, limited, largest, damping, reach, fails, iteration, done)
 
     nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(moments, origin))
@@ -392,6 +397,23 @@ def _damped_step(at: _Moments, damping: Array, bound: Array, largest: Array) -> 
     least = jnp.max(per_bound * jnp.abs(slope)[None] - size[None])
     step = -scale * _along(vectors.T, slope / (size + jnp.maximum(damping, least)))
     return step, gain, least > damping
+
+
+def _steps_apart(at: _Moments, bound: Array) -> Array:
+    """Return the step of each output alone, within its bound.
+
+    An output that hardly bends has the others damped with it, until rounding takes the steps of all.
+    """
+    size = jnp.abs(at.g)
+    return -at.g / jnp.where(size > 0, jnp.abs(_diagonal(at.h)) + size / bound, 1)
+
+
+def _elsewhere(origin: Array, turn: Array) -> Array:
+    """Return where to look for a finite loss after 0 and the mean: one output at 4, -4, 8, ... -64, the others 0."""
+    k = origin.size
+    doubled, place = jnp.divmod(turn - 1, 2 * k)
+    size = jnp.where(place < k, BOUND, -BOUND) * jnp.exp2(doubled.astype(origin.dtype))
+    return jnp.where(jnp.arange(k) == place % k, size, origin)
 
 
 def _along(vectors: Array, column: Array) -> Array:

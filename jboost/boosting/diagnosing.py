@@ -191,9 +191,31 @@ def warn_of_derivatives(problem: Problem, state: State) -> None:
                 RuntimeWarning,
             )
             return
+    if problem.sampler is None:
+        _warn_of_range(loss, rows, state, g, h)
+        return
     warn(
         f"a derivative was not finite in round {int(state.round) + 1}: the model holds the rounds before; look at the "
         "weights of a sampler of your own",
+        RuntimeWarning,
+    )
+
+
+def _warn_of_range(loss: Any, rows: Rows, state: State, g: np.ndarray, h: np.ndarray) -> None:
+    """Name the row whose derivative counts most where all are finite, but not in units of the fit."""
+    weight = np.asarray(rows.weight, np.float64)
+
+    def largest(values: np.ndarray) -> np.ndarray:
+        sizes = np.abs(values.reshape(weight.size, -1)).max(axis=1)
+        return np.where(weight > 0, sizes, 0) * weight
+
+    of_g, of_h = largest(g), largest(h)
+    label, values, sizes = ("first", g, of_g) if of_g.max() > of_h.max() else ("second", h, of_h)
+    row = int(np.argmax(sizes))
+    warn(
+        f"the {label} derivatives of {loss.name or 'the loss'}, in units of the fit, left the range of {values.dtype} "
+        f"in round {int(state.round) + 1} (row {row}: {values[row]} at a score of {np.asarray(state.score)[row]}): the "
+        "model holds the rounds before; bound the outputs in the loss where it falls without end",
         RuntimeWarning,
     )
 
