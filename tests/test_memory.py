@@ -15,7 +15,7 @@ import pytest
 
 import jboost
 from jboost._runtime import memory, programs
-from jboost.boosting import chunks
+from jboost.boosting import chunks, fitting
 
 PIECES, SIZE = 100_000, 1024
 
@@ -89,6 +89,26 @@ def test_an_estimator_lets_go_of_the_bins_that_were_laid_out_anew(monkeypatch, r
     X = rng.normal(size=(100, 3)).astype(np.float32)
     jboost.JBoostRegressor(n_estimators=2).fit(X, X[:, 0])
     assert alive == [False]
+
+
+def test_a_fit_lets_go_of_the_scores_it_began_with(monkeypatch, rng):
+    """Of many outputs they take as much as those of the round."""
+    made, alive, prepare = [], [], fitting.prepare
+
+    def prepared(*given, **options):
+        found = prepare(*given, **options)
+        made.append(weakref.ref(found[1].score))
+        return found
+
+    monkeypatch.setattr(fitting, "prepare", prepared)
+    X = rng.normal(size=(100, 2)).astype(np.float32)
+    spec = jboost.Spec(n_estimators=2, max_depth=2)
+
+    def look(progress):
+        alive.append(made[0]() is not None)
+
+    jboost.fit(jboost.losses.squared_error, X, X[:, 0], spec=spec, callbacks=[look])
+    assert alive == [False, False]
 
 
 @pytest.mark.parametrize(("k", "most"), [(1, 64), (1000, 8), (1_000_000, 1)])

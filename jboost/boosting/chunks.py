@@ -64,6 +64,7 @@ def drive(
     wanted = problem.spec.n_estimators
     run = _Run(_for_the_program(problem), _placed(problem, state), watch)
     most, start = _capacity(problem, state), time.perf_counter()
+    del state  # or its scores would stay beside those of the rounds
 
     def stops() -> bool:
         return bool(callbacks) and call_all(callbacks, run.progress(time.perf_counter() - start))

@@ -159,12 +159,14 @@ def _fit(
         watch = watch_on_host(metric, problem, state, spec)
         if watch is not None:
             state = dataclasses.replace(state, best_metric=watch.to_beat)
-        rounds, loss_after = drive(problem, state, verbose, functions, watch)
+        best_metric, begun = state.best_metric, [state]
+        del state  # the first rounds make other scores, and these go
+        rounds, loss_after = drive(problem, begun.pop(), verbose, functions, watch)
         if init_model is None:
             warn_if_loss_rose(problem, rounds, loss_after)
         # Patience is no part of what only the host measures.
         problem = dataclasses.replace(problem, spec=spec)
-        rounds, history = cut_after_best(problem, rounds, loss_after, state.best_metric)
+        rounds, history = cut_after_best(problem, rounds, loss_after, best_metric)
         if init_model is None:  # which may have left nothing to learn
             warn_if_nothing_was_split(problem, rounds)
         return _after(init_model, finish(problem, rounds)), history
