@@ -29,8 +29,8 @@ namespace internal {
 constexpr int kBits = 30;
 constexpr int64_t kBlock = 4096;  // rows
 constexpr int64_t kWidth = 64;    // values that are worked on together
-constexpr int64_t kBuffered = 1 << 10;  // words, about, in which a worker splits values of many columns
-constexpr int64_t kCopies = 4;    // of the sums by group, unless there are many: a power of two
+constexpr int64_t kBuffered = 1 << 10;  // words, about, in which a worker splits values: they stay in its first-level cache
+constexpr int64_t kCopies = 4;    // of the sums by group, unless there are many
 constexpr int64_t kManySums = 4096;
 
 // The largest e for which 2^e and 2^-e are both normal.

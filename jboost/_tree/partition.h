@@ -3,7 +3,6 @@
 #ifndef JBOOST_TREE_PARTITION_H_
 #define JBOOST_TREE_PARTITION_H_
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>

@@ -29,10 +29,10 @@ from jboost._objective.leaves import Leaves, weighted_derivatives
 from jboost._objective.rows import Rows, take_rows
 from jboost._objective.units import Units
 from jboost._runtime.typing import as_array, is_traced, pytree, static_field
+from jboost._spec import LARGEST
 
 FOLDS = 5
 ORDER = 2**31 - 1  # folded into the key of a fit, for the order of its rows
-LARGEST = 2**31 - 1  # number of a score
 
 
 @pytree

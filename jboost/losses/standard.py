@@ -27,6 +27,7 @@ from jboost._objective.loss import Loss
 from jboost._runtime.arguments import whole_number
 from jboost._runtime.typing import of_floats
 from jboost.losses.special import softplus
+from jboost.losses.wrapping import ones
 
 FEW = 6  # classes up to which sums over them are spelled out: a program grows with it, and so does its compilation
 
@@ -97,16 +98,12 @@ def _squared_error(score, y):
     return 0.5 * jnp.sum(jnp.square(score - y))
 
 
-def _ones(score, y):
-    return jnp.ones_like(score)
-
-
 squared_error = Loss(
     _squared_error,
     check_target=check_real,
     name="squared_error",
     constant=_mean,
-    diagonal=_ones,
+    diagonal=ones,
     majorant=_of_quadratic,
     homogeneous=True,
 )
