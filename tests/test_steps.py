@@ -228,6 +228,23 @@ def test_a_majorant_of_ones_own_is_tried_and_changes_no_bit():
         jboost.BatchLoss(lambda score, y, weight: jnp.sum(score), majorant=losses.logistic.majorant)
 
 
+def test_a_rise_that_the_next_round_tells_of_is_taken_back():
+    """The rounds of one call of a loss of one's own are those of steps that are looked at when they are taken."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = np.floor(np.exp(1.5 * X[:, 0]))
+    given = {"spec": Spec(n_estimators=6, max_depth=3), "hyper": Hyper(learning_rate=0.5)}
+    model, _ = jboost.fit(Loss(cauchy), X, y, **given)
+    unseen, _ = jboost.fit(Loss(cauchy, majorant=lambda a: 0 * a), X, y, **given)  # it says that none rises
+    problem, state = jboost.boosting.init(Loss(cauchy), X, y, **given)
+    same = []
+    for value, taken in zip(model.leaf_value, unseen.leaf_value, strict=True):
+        state, one = jboost.boosting.step(problem, state)
+        np.testing.assert_array_equal(value, one.leaf_value)
+        same.append(np.array_equal(value, taken))
+    assert same[:3] == [True, True, False], "the first step to be shortened is one within a call"
+
+
 @pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_derivatives_hold_the_shortening_fixed(order):
     """Poisson with a leaf whose step is shortened: reverse mode against central differences, in float64."""

@@ -73,23 +73,45 @@ def may_rise(step: Step) -> Bool[Array, ""]:
     for the sum over a leaf of what stands on the right is at most :math:`-H u^2 / 2 - \lambda u^2 / \eta`. The majorant
     of a loss says so for all of its rows. Where u comes from anything but g and h, this says nothing: True.
     """
-    leaves, before, leaf_value, _ = step
-    loss, rate = leaves.loss, leaves.hyper.learning_rate
+    loss = step.leaves.loss
     if not is_told_by_rows(loss):
         return jnp.asarray(True)
-    bound = 1 / rate - 0.5
-    if loss.majorant is not None and loss.hessian == "diagonal" and loss.curvature is None:
-        largest = jnp.max(jnp.abs(leaf_value))
-        return ~(loss.majorant(largest) <= bound)  # also where it is NaN
+    if _is_bounded(loss):
+        largest = jnp.max(jnp.abs(step.leaf_value))
+        return ~(loss.majorant(largest) <= _bound(step))  # also where it is NaN
+    score = step.leaves.score + take_leaves(step.leaf_value, step.leaves.leaf)
+    rises = ~(value_by_row(loss, score, step.leaves.rows) <= allowed(step))  # also where it is NaN
+    return (
+        over_devices(step.leaves.reduce, jnp.sum(rises.astype(jnp.float32))) > 0
+    )  # sooner compiled than `any`
+
+
+def allowed(step: Step) -> Float[Array, " n"]:
+    """Return the loss that each row may have after the step: where none has more, the loss of no leaf rises."""
+    leaves, before, leaf_value, _ = step
     moved = take_leaves(leaf_value, leaves.leaf)
-    value = value_by_row(loss, leaves.score + moved, leaves.rows)
-    expected = (before.g * moved + bound * before.h * jnp.square(moved)).sum(axis=1)
+    expected = (before.g * moved + _bound(step) * before.h * jnp.square(moved)).sum(axis=1)
     size, typical = jnp.abs(before.value), AVERAGES * jnp.abs(step.mean_loss)
     if leaves.units is not None:
         typical = jnp.minimum(typical, leaves.units.loss)
-    rounding = ROUNDING * jnp.finfo(value.dtype).eps * (size + typical)
-    rises = ~(value - before.value <= expected + rounding) & (leaves.weight > 0)
-    return over_devices(leaves.reduce, jnp.sum(rises.astype(jnp.float32))) > 0  # sooner compiled than `any`
+    rounding = ROUNDING * jnp.finfo(before.value.dtype).eps * (size + typical)
+    return jnp.where(leaves.weight > 0, before.value + (expected + rounding), jnp.inf)
+
+
+def is_told_by_the_next(loss: Any) -> bool:
+    """Say whether the losses at the start of the next round tell whether a step has raised any.
+
+    Then they need not be computed for that alone. A loss that is `adapted` in each round is another one there.
+    """
+    return is_told_by_rows(loss) and not _is_bounded(loss) and loss.adapt is None and loss.leaf.descends
+
+
+def _is_bounded(loss: Any) -> bool:
+    return loss.majorant is not None and loss.hessian == "diagonal" and loss.curvature is None
+
+
+def _bound(step: Step) -> Float[Array, ""]:
+    return 1 / step.leaves.hyper.learning_rate - 0.5
 
 
 def is_told_by_rows(loss: Any) -> bool:

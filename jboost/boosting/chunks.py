@@ -19,12 +19,23 @@ from jboost._runtime import library
 from jboost._runtime.memory import release_freed
 from jboost._runtime.padding import ROOMY_NUMBERS, ROOMY_ROWS
 from jboost._runtime.programs import program
+from jboost._runtime.typing import zeros_varying_like
 from jboost._sampling import draws_any
 from jboost._tree import Tree
 from jboost.boosting.callbacks import Callback, Progress, call_all
 from jboost.boosting.diagnosing import warn_of_derivatives
 from jboost.boosting.pacing import in_chunks, progress_bar
-from jboost.boosting.rounds import Problem, Round, State, train_loss, try_step, unknown_one
+from jboost.boosting.rounds import (
+    Problem,
+    Round,
+    State,
+    counted,
+    is_told_later,
+    losses_of_rows,
+    mean_of,
+    try_step,
+    unknown_one,
+)
 from jboost.boosting.stopping import history_of, losses_after
 from jboost.boosting.watching import is_finished
 
@@ -91,13 +102,16 @@ class _Run:
         self._spare_memory()
         before, problem = self._state, self._problem
         state, rounds, loss, finished, rises, sound = run_chunk(problem, before, n_rounds)
-        count = int(state.round) - int(before.round)
-        if not sound:
-            warn_of_derivatives(problem, state)
-        if rises:  # from here on with the program that shortens steps
+        if rises:  # these once more, and all that follow, with the program that shortens steps
             self._problem = dataclasses.replace(problem, shortens=True)
-        if not count and (rises or not sound):
-            return 0, {}, not sound
+            return 0, {}, False
+        count = int(state.round) - int(before.round)
+        if not sound:  # once more, as far as they were
+            count -= 1
+            state, rounds, loss, finished, *_ = run_chunk(problem, before, count)
+            warn_of_derivatives(problem, state)
+            if not count:
+                return 0, {}, True
         made = _unpacked(rounds, count, _blank(problem, before, 1))
         if self._watch is not None:  # before anything is kept: it may take long, and be interrupted
             made, loss, finished = self._watch(made, loss)
@@ -155,7 +169,11 @@ def _is_large(problem: Problem) -> bool:
 def run_chunk(
     problem: Problem, state: State, n_rounds: int | Int[Array, ""]
 ) -> tuple[State, Packed, Array, Array, Array, Array]:
-    """Run up to `n_rounds` rounds; return them in the first places of `_capacity`, and the loss after them."""
+    """Run up to `n_rounds` rounds; return them in the first places of `_capacity`, and the loss after them.
+
+    And whether a step is to be shortened, of which nothing else here may be used, and whether all derivatives were
+    finite: else those of the last round were not.
+    """
     mesh = _devices.mesh_for(problem.train.weight.size)
     if mesh is None:
         return _rounds(problem, state, n_rounds)
@@ -165,32 +183,33 @@ def run_chunk(
 def _rounds(
     problem: Problem, state: State, n_rounds: Any
 ) -> tuple[State, Packed, Array, Array, Array, Array]:
-    first = state.round
+    first, later = state.round, is_told_later(problem)
 
-    def goes_on(carry: tuple[State, Packed, Array, Array]) -> Array:
-        state, _, rises, sound = carry
+    def goes_on(carry: tuple[State, Packed, Any, Array, Array]) -> Array:
+        state, _, _, rises, sound = carry
         return (state.round - first < n_rounds) & ~is_finished(problem, state.since_best) & ~rises & sound
 
-    def one_more(carry: tuple[State, Packed, Array, Array]) -> tuple[State, Packed, Array, Array]:
-        state, rounds, _, _ = carry
-        new, result, rises, sound = try_step(_tied_to(state.round, problem), state)
-        void = rises | ~sound  # a round that rises comes again in the program that shortens steps
-        metric = jnp.where(void, 0, result.valid_metric)  # NaN would alarm `jax_debug_nans`
-        result, place = dataclasses.replace(result, valid_metric=metric), state.round - first
+    def one_more(carry: tuple[State, Packed, Any, Array, Array]) -> tuple[State, Packed, Any, Array, Array]:
+        state, rounds, most, _, _ = carry
+        new, result, rises, sound, most = try_step(_tied_to(state.round, problem), state, most)
+        place = state.round - first
         # `at[place].set` would look for places out of range, in programs of its own.
         rounds = jax.tree.map(
             lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, place, 0),
             rounds,
             _packed(result),
         )
-        new = jax.tree.map(lambda old, new: old if old is new else jnp.where(void, old, new), state, new)
-        return new, rounds, rises, sound
+        return new, rounds, most, rises & (sound | later), sound
 
     room = jax.eval_shape(_packed, _blank(problem, state, 1))
     blank = jax.tree.map(lambda one: jnp.zeros((_capacity(problem, state), one.size), one.dtype), room)
-    start = state, blank, jnp.asarray(False), jnp.asarray(True)
-    state, rounds, rises, sound = jax.lax.while_loop(goes_on, one_more, start)
-    return state, rounds, train_loss(problem, state), is_finished(problem, state.since_best), rises, sound
+    weight = problem.train.weight
+    most = zeros_varying_like(weight, weight.shape, weight.dtype) + jnp.inf if later else None
+    start = state, blank, most, jnp.asarray(False), jnp.asarray(True)
+    state, rounds, most, rises, sound = jax.lax.while_loop(goes_on, one_more, start)
+    loss = mean_of(counted(losses_of_rows(problem, state), problem.train, most), problem.train)
+    rises |= jnp.isnan(loss) & later
+    return state, rounds, loss, is_finished(problem, state.since_best), rises, sound
 
 
 def _tied_to(n_rounds: Array, problem: Problem) -> Problem:

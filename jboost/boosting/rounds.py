@@ -18,7 +18,7 @@ from jboost import _devices
 from jboost._bins import BinEdges
 from jboost._model.scoring import sum_rounds
 from jboost._objective.cover import leaf_cover
-from jboost._objective.damping import Step, may_rise, shortened
+from jboost._objective.damping import Step, allowed, is_told_by_the_next, may_rise, shortened
 from jboost._objective.derivatives import Expansion, derivatives_by_row, value_by_row
 from jboost._objective.leaves import Derivatives, Leaves, weighted_derivatives, with_cross
 from jboost._objective.rows import Rows
@@ -161,10 +161,16 @@ class Tried(NamedTuple):
     result: Round
     rises: Bool[Array, ""]  # whether the loss of a leaf may, if its step was not to be shortened
     sound: Bool[Array, ""]  # whether all derivatives were finite
+    most: (
+        Float[Array, " n"] | None
+    )  # what each row's loss may be now, if the next round is to tell whether one rose
 
 
-def try_step(problem: Problem, state: State) -> Tried:
-    """Add one round, in which steps that would raise the loss of a leaf are shortened or said to be there."""
+def try_step(problem: Problem, state: State, most: Float[Array, " n"] | None = None) -> Tried:
+    """Add one round, in which steps that would raise the loss of a leaf are shortened or said to be there.
+
+    Given what the loss of each row may be at most, `rises` says whether the step before this one has raised one above.
+    """
     rows, spec, hyper = problem.train, problem.spec, problem.hyper
     loss = problem.loss.adapted(state.score, rows)
     reduce = _devices.reduce_over(rows.axis)
@@ -190,8 +196,10 @@ def try_step(problem: Problem, state: State) -> Tried:
         loss, state.score, rows, weight, leaf, spec.n_leaves, penalties, derivatives, reduce, units
     )
     cover = leaf_cover(leaves, drawn_by_hyper=problem.sampler is None)
-    mean_loss = plain_mean(before.value, rows)
-    leaf_value, rises = _fill(leaves, before, mean_loss, cover[1], state.round, problem.shortens)
+    before = before._replace(value=counted(before.value, rows, most))
+    mean_loss = mean_of(before.value, rows)
+    at_leaves = leaves, before, mean_loss, cover[1], state.round
+    leaf_value, rises, most = _fill(*at_leaves, problem.shortens, is_told_later=most is not None)
     score = state.score + take_leaves(leaf_value, leaf)
     valid_score, metric = _validate(problem, state, tree, leaf_value, score)
     sound = _is_sound(derivatives)
@@ -201,7 +209,7 @@ def try_step(problem: Problem, state: State) -> Tried:
         rises, sound = rises | more_rise, sound & are_sound & _is_sound(to_grow)
     best = remembered(problem, metric, state.since_best, state.best_metric)
     new = State(score, valid_score, state.key, state.round + 1, *best, state.supporting)
-    return Tried(new, Round(tree, leaf_value, *cover, mean_loss, metric), rises, sound)
+    return Tried(new, Round(tree, leaf_value, *cover, mean_loss, metric), rises, sound, most)
 
 
 def _unseen(problem: Problem, loss: Any, state: State) -> Unseen | None:
@@ -220,7 +228,7 @@ def _move_models(
     """
     own = leaves_of_models(unseen, leaves)
     _, count = leaf_cover(own, drawn_by_hyper=False)
-    value, rises = _fill(own, unseen.before, mean_loss, count, n_rounds, problem.shortens)
+    value, rises, _ = _fill(own, unseen.before, mean_loss, count, n_rounds, problem.shortens)
     return own.score + take_leaves(value, own.leaf), rises, _is_sound(own.derivatives)
 
 
@@ -241,17 +249,41 @@ def run(problem: Problem, state: State) -> tuple[State, Round]:
     return jax.lax.scan(one, state, length=problem.spec.n_estimators)
 
 
+def is_told_later(problem: Problem) -> bool:
+    """Say whether it is the next round that tells whether the loss of a leaf has risen."""
+    return not problem.shortens and problem.supporting is None and is_told_by_the_next(problem.loss)
+
+
 def train_loss(problem: Any, state: State) -> Float[Array, ""]:
     """Average the loss over the training rows as things stand."""
+    return plain_mean(losses_of_rows(problem, state), problem.train)
+
+
+def losses_of_rows(problem: Any, state: State) -> Float[Array, " n"]:
+    """Return the loss of each training row as things stand, of a unit of weight."""
     loss = problem.loss.adapted(state.score, problem.train)
-    return plain_mean(value_by_row(loss, state.score, problem.train), problem.train)
+    return value_by_row(loss, state.score, problem.train)
 
 
 def plain_mean(values: Float[Array, " n"], rows: Rows) -> Float[Array, ""]:
     """Average the rows whose weight is above 0, in a plain sum: nothing but the history depends on it."""
-    reduce, weight = _devices.reduce_over(rows.axis), rows.weight
-    total = over_devices(reduce, (jnp.where(weight > 0, values, 0.0) * weight).sum())
-    return total / over_devices(reduce, weight.sum())
+    return mean_of(counted(values, rows), rows)
+
+
+def counted(
+    values: Float[Array, " n"], rows: Rows, most: Float[Array, " n"] | None = None
+) -> Float[Array, " n"]:
+    """Return 0 for rows that do not count, and NaN for those above what they may be at most."""
+    if most is not None:
+        values = jnp.where(values <= most, values, jnp.nan)
+    return jnp.where(rows.weight > 0, values, 0.0)
+
+
+def mean_of(values: Float[Array, " n"], rows: Rows) -> Float[Array, ""]:
+    """Average rows that are 0 where they do not count."""
+    reduce = _devices.reduce_over(rows.axis)
+    total = over_devices(reduce, (values * rows.weight).sum())
+    return total / over_devices(reduce, rows.weight.sum())
 
 
 def _draw(problem: Problem, key: Array, g: Array, h: Array) -> Float[Array, " n"]:
@@ -320,8 +352,12 @@ def _fill(
     count: Float[Array, "leaves #k"],
     n_rounds: Array,
     shortens: bool,
-) -> tuple[Float[Array, "leaves k"], Bool[Array, ""]]:
-    """Find the values of the leaves, and say whether the loss of one may rise that should not."""
+    is_told_later: bool = False,
+) -> tuple[Float[Array, "leaves k"], Bool[Array, ""], Float[Array, " n"] | None]:
+    """Find the values of the leaves, and say whether the loss of one may rise that should not.
+
+    If the next round is to tell, say what the loss of a row may be there, and whether one rose in the round before.
+    """
     rule, no = leaves.loss.leaf, jnp.asarray(False)
     known = leaves.of_all_rows() if rule.needs_all_rows else leaves
     values = _without_empty(rule.leaf_values(known), count)
@@ -329,9 +365,15 @@ def _fill(
     last = n_rounds + jnp.isnan(mean_loss).astype(n_rounds.dtype)
     leaf_value = _as_stored(leaves.hyper.learning_rate * values, last)
     if not getattr(rule, "descends", False):
-        return leaf_value, no
+        return leaf_value, no, None
     step = Step(leaves, before, leaf_value, mean_loss)
-    return (shortened(step), no) if shortens else (leaf_value, may_rise(step))
+    if shortens:
+        return shortened(step), no, None
+    return (
+        (leaf_value, jnp.isnan(mean_loss), allowed(step))
+        if is_told_later
+        else (leaf_value, may_rise(step), None)
+    )
 
 
 def _without_empty(

@@ -173,7 +173,7 @@ def run_batch(shared: Problem, own: Own, state: State, n_rounds: int | Int[Array
     """Run some rounds of all members; end early where one has a step that is to be shortened."""
 
     def one_round(own: Own, state: State) -> tuple[State, Any, Array]:
-        new, result, rises, sound = try_step(of_member(shared, own), state)
+        new, result, rises, sound, _ = try_step(of_member(shared, own), state)
         return new, (result.train_loss, result.valid_metric, sound), rises
 
     def goes_on(carry: tuple[Any, ...]) -> Array:
