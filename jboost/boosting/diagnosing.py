@@ -38,7 +38,7 @@ FAR = 16  # times: units at a base score that is given may differ so much from t
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
 
-class Posed(Protocol):
+class LossOnRows(Protocol):
     """A problem whose base score is to be found: of trees, or of what else is boosted."""
 
     @property
@@ -58,7 +58,7 @@ class Posed(Protocol):
 
 
 def find_start(
-    problem: Posed, given: Array | None, traced: bool, compiling: Callable[[], None]
+    problem: LossOnRows, given: Array | None, traced: bool, compiling: Callable[[], None]
 ) -> tuple[Float[Array, " k"], Units]:
     """Find the base score, unless it is given, and the units there; look at the derivatives where they are concrete.
 
@@ -84,7 +84,7 @@ def find_start(
     return base, units
 
 
-def warn_if_units_are_far(problem: Posed, given: Array, units: Units, hyper: Hyper) -> None:
+def warn_if_units_are_far(problem: LossOnRows, given: Array, units: Units, hyper: Hyper) -> None:
     """Say so where a base score that is given sets other units than the best constant that a formula tells."""
     loss, rows = problem.loss, problem.train
     of_gradients = bool(hyper.reg_alpha or hyper.gamma)
@@ -111,7 +111,7 @@ def _numbers(score: Array) -> str:
     return ", ".join(f"{number:.4g}" for number in np.ravel(score))
 
 
-def adapted_at(problem: Posed, base: Any, traced: bool) -> Any:
+def adapted_at(problem: LossOnRows, base: Any, traced: bool) -> Any:
     """Return the loss with the numbers that it has where boosting starts, if it adapts to the scores."""
     loss = problem.loss
     if loss.adapt is None:

@@ -63,7 +63,7 @@ class Task:
 
 
 @pytree
-class State:
+class DescentState:
     """What a step changes."""
 
     step: Int[Array, ""]
@@ -88,11 +88,11 @@ class Trace:
     judged: Bool[Array, " s"]
 
 
-def first_state(task: Task, parameters: Parameters, key: Any) -> State:
+def first_state(task: Task, parameters: Parameters, key: Any) -> DescentState:
     """Return the state before the first step."""
     dtype = task.rows.weight.dtype
     zero = as_array(np.zeros((), np.int32))
-    return State(
+    return DescentState(
         step=zero,
         parameters=parameters,
         memory=jax.jit(task.optimizer.init)(parameters),
@@ -107,7 +107,7 @@ def first_state(task: Task, parameters: Parameters, key: Any) -> State:
     )
 
 
-def step(task: Task, state: State) -> tuple[State, tuple[Array, Array, Array]]:
+def step(task: Task, state: DescentState) -> tuple[DescentState, tuple[Array, Array, Array]]:
     """Judge the numbers as they are, then move them; return what `Trace` holds of a step, before it."""
     n_batches = jnp.ones((), jnp.int32) if task.batches is None else task.batches.n
     order, rows, inputs = _batch(task, state, n_batches)
@@ -142,7 +142,7 @@ def scores(score_of: Any, model: Any, rows: Rows, inputs: Any) -> Float[Array, "
     return score if rows.offset is None else score + rows.offset
 
 
-def _batch(task: Task, state: State, n_batches: Array) -> tuple[Any, Rows, Any]:
+def _batch(task: Task, state: DescentState, n_batches: Array) -> tuple[Any, Rows, Any]:
     """Take the rows of the step: all, or the next in an order that is drawn anew for each pass."""
     batches = task.batches
     if batches is None:
@@ -167,7 +167,7 @@ def _penalty(task: Task, model: Any) -> Any:
     return (task.stiffness * task.distance(model, task.model)).sum() / (2 * task.rows.weight.sum())
 
 
-def _metric(task: Task, state: State, is_due: Array) -> Float[Array, ""]:
+def _metric(task: Task, state: DescentState, is_due: Array) -> Float[Array, ""]:
     """Judge by the validation rows, if it is time to; 0 otherwise, as NaN would alarm `jax_debug_nans`."""
     nothing = jnp.zeros((), task.rows.weight.dtype)
     if task.valid is None:
@@ -184,7 +184,7 @@ def _metric(task: Task, state: State, is_due: Array) -> Float[Array, ""]:
     return jax.lax.cond(is_due, measured, lambda: nothing)
 
 
-def _judged(task: Task, state: State, value: Array, metric: Array, is_due: Array) -> State:
+def _judged(task: Task, state: DescentState, value: Array, metric: Array, is_due: Array) -> DescentState:
     """Keep the numbers if they are the best so far; of mini-batches nobody judges, the last are."""
     sound = state.sound.all()
     if task.valid is not None:
@@ -205,7 +205,7 @@ def _judged(task: Task, state: State, value: Array, metric: Array, is_due: Array
 
 
 def _updates(
-    task: Task, state: State, unit: Parameters, objective: Any, value: Array, gradient: Parameters
+    task: Task, state: DescentState, unit: Parameters, objective: Any, value: Array, gradient: Parameters
 ) -> tuple[Any, Any]:
     """Ask the optimizer. The default one sees gradients of about 1, and its steps are measured by the model."""
     optax = import_optax()
@@ -241,18 +241,18 @@ def _all_finite(gradient: Parameters) -> Array:
 
 
 @program
-def run_chunk(task: Task, state: State, most: Any) -> tuple[State, Trace, Bool[Array, ""]]:
+def run_chunk(task: Task, state: DescentState, most: Any) -> tuple[DescentState, Trace, Bool[Array, ""]]:
     """Make up to `most` steps; say whether the descent has ended."""
     dtype, first = task.rows.weight.dtype, state.step
 
-    def has_ended(state: State) -> Array:
+    def has_ended(state: DescentState) -> Array:
         # One judgement more than steps: that of the numbers after the last one.
         return (state.step > task.n_steps) | (state.since_best >= task.patience) | ~state.sound.all()
 
-    def goes_on(carry: tuple[State, Trace]) -> Array:
+    def goes_on(carry: tuple[DescentState, Trace]) -> Array:
         return (carry[0].step - first < most) & ~has_ended(carry[0])
 
-    def one_more(carry: tuple[State, Trace]) -> tuple[State, Trace]:
+    def one_more(carry: tuple[DescentState, Trace]) -> tuple[DescentState, Trace]:
         state, trace = carry
         new, found = step(task, state)
         place = state.step - first
@@ -268,7 +268,9 @@ def _parts(trace: Trace) -> tuple[Array, Array, Array]:
     return trace.loss, trace.metric, trace.judged
 
 
-def descend(task: Task, state: State, verbose: bool | None) -> tuple[State, np.ndarray, np.ndarray]:
+def descend(
+    task: Task, state: DescentState, verbose: bool | None
+) -> tuple[DescentState, np.ndarray, np.ndarray]:
     """Make the steps; return the last state, and the loss and the metric before each step and after the last."""
     total = int(task.n_steps) + 1
     losses, metrics = [], []
