@@ -1,7 +1,7 @@
 // Random sums of _fixed_point/kernel.h: the same for every number of threads, and near those of long double. By hand, in
 // the folder of the tests: g++ -std=c++17 -ffp-contract=off -pthread -I ../jboost fuzz_sums.cpp && ./a.out
 
-#include "_fixed_point/kernel.h"
+#include "_fixed_point/moments.h"
 
 #include "fuzz.h"
 
@@ -71,12 +71,41 @@ struct Case {
   }
 
   const char* mistake() {
-    const Result<T> alone = sum(1);
+    Result<T> alone = sum(1);
     for (int64_t n_threads : {draw(2, 4), draw(5, 9)})
       if (!(sum(n_threads) == alone)) return "another result of several threads";
     for (int64_t column = 0; column < c; ++column)
       if (const char* what = check_column(alone, column)) return what;
-    return nullptr;
+    return is_grouped ? moments_mistake(alone) : nullptr;
+  }
+
+  // Two of the columns and a count in one pass, against the sums of each.
+  const char* moments_mistake(Result<T>& found) {
+    const int64_t columns[] = {draw(0, c - 1), draw(0, c - 1)};
+    Array<T> g(n), h(n), factors(2), sums_of_g(n_groups), sums_of_h(n_groups), sums(n_groups * c);
+    Array<bool> counted(n);
+    Array<int32_t> n_terms(2), counts(n_groups), expected(n_groups, 0);
+    for (int64_t i = 0; i < n; ++i) {
+      g[i] = values[i * c + columns[0]];
+      h[i] = values[i * c + columns[1]];
+      counted[i] = draw(0, 1);
+      if (group[i] >= 0 && group[i] < n_groups) expected[group[i]] += counted[i];
+    }
+    for (int j = 0; j < 2; ++j) {
+      factors[j] = found.scale[columns[j]];
+      n_terms[j] = found.counts[columns[j]];
+    }
+    with_pool(draw(1, 5), [&](const jboost::Pool& pool) {
+      jboost::FixedPoint<T>({values.get(), n, c}, pool)
+          .sum(group.get(), n_groups, found.scale.get(), found.counts.get(), sums.get());
+      const jboost::Moments<T> moments{g.get(), h.get(), counted.get(), group.get(), n, n_groups, factors.get(), n_terms.get()};
+      jboost::sum_moments(pool, moments, sums_of_g.get(), sums_of_h.get(), counts.get());
+    });
+    const auto differ = [](T one, T other) { return !(one == other || (std::isnan(one) && std::isnan(other))); };
+    for (int64_t j = 0; j < n_groups; ++j)
+      if (differ(sums_of_g[j], sums[j * c + columns[0]]) || differ(sums_of_h[j], sums[j * c + columns[1]]))
+        return "other sums in one pass";
+    return counts == expected ? nullptr : "other counts in one pass";
   }
 
   // As quantise.py has it: all magnitudes in units of 2^-30 of the power of two above the largest, then their sum.

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from jboost._fixed_point import count_by_group, find_scale, native, sum_by_group, total
+from jboost._fixed_point import count_by_group, find_scale, moments_by_group, native, sum_by_group, total
 from jboost._fixed_point.quantise import find_scale_in_jax
-from jboost._fixed_point.sums import counts_in_jax, sums_in_jax
+from jboost._fixed_point.sums import counts_in_jax, moments_in_jax, sums_in_jax
 
 GROUPS = 5
 PLAIN = partial(sum_by_group, reduce=lambda x: x)  # whoever reduces does so in plain JAX
@@ -288,3 +288,53 @@ def test_counts_are_those_of_numpy(n, n_groups, rng):
     batch = np.stack([counted, ~counted])
     found = jax.jit(jax.vmap(lambda counted: count_by_group(counted, jnp.asarray(group), n_groups)))(batch)
     np.testing.assert_array_equal(found.sum(axis=0), np.bincount(group, minlength=n_groups))
+
+
+@pytest.mark.parametrize(("n", "n_groups"), [(1, 1), (700, 64), (30_000, 5000)])
+def test_moments_are_the_sums_and_the_counts(n, n_groups, precision, rng):
+    """Of columns of every kind, alone and under vmap; the last shape has one counter a group and several threads."""
+    native_library.require(native.moments_available)
+    columns, counted = jnp.asarray(draw_columns(rng, n, precision)), jnp.asarray(rng.random(n) < 0.7)
+    group = rng.integers(0, n_groups, n).astype(np.int32)
+    scales = find_scale(columns)
+    sums = jax.jit(partial(sums_in_jax, n_groups=n_groups))(columns, group, *scales)
+    counts = np.bincount(group[np.asarray(counted)], minlength=n_groups)
+    twins = [jax.jit(partial(twin, n_groups=n_groups)) for twin in (moments_in_jax, native.moments_by_group)]
+    for pair in np.arange(10).reshape(5, 2):
+        g, h = columns[:, pair[:1]], columns[:, pair[1:]]
+        for twin in twins:
+            found = twin(g, h, counted, group, *(part[pair] for part in scales))
+            for one, expected in zip(found, (sums[:, pair[:1]], sums[:, pair[1:]], counts), strict=True):
+                np.testing.assert_array_equal(one, expected)
+
+    def of_pair(g, h):
+        return moments_by_group(g[:, None], h[:, None], counted, jnp.asarray(group), n_groups)
+
+    found = jax.jit(jax.vmap(of_pair, 1, 1))(columns[:, ::2], columns[:, 1::2])
+    expected = sums[:, ::2], sums[:, 1::2], np.broadcast_to(counts[:, None], (n_groups, 5))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one[..., 0], other)
+
+
+def test_derivatives_of_moments_are_those_of_plain_sums(rng):
+    (g, h), group = rng.normal(size=(2, 30, 1)).astype(np.float32), draw_group(rng, 30)
+
+    def leaves(g, h, sums):
+        of_g, of_h, count = sums(g, h)
+        return (of_g / (1 + of_h**2) + count).sum()
+
+    def exact(g, h):
+        return moments_by_group(g, h, jnp.ones(30, bool), jnp.asarray(group), GROUPS)
+
+    def plain(g, h):
+        return (*(plain_sum(one, group) for one in (g, h)), 0.0)
+
+    for order in (
+        jax.grad,
+        lambda f, at: jax.grad(lambda *x: jnp.sum(jnp.square(jax.grad(f, at)(*x)[0])), at),
+    ):
+        found, expected = (
+            jax.jit(order(partial(leaves, sums=sums), (0, 1)))(g, h) for sums in (exact, plain)
+        )
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)

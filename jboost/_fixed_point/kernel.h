@@ -96,6 +96,21 @@ constexpr int64_t kHigh = int64_t{1} << 32;
 template <int kLimbs>
 constexpr int packed_words = (kLimbs + 1) / 2;
 
+// The two limbs of a word.
+JBOOST_INLINE void unpack(int64_t word, int32_t* limbs) {
+  limbs[1] = static_cast<int32_t>(static_cast<uint32_t>(word));
+  limbs[0] = static_cast<int32_t>((word - limbs[1]) / kHigh);
+}
+
+// What limbs stand for.
+template <typename T, int kLimbs>
+T total_of(const int32_t* limbs, int32_t bits, T factor) {
+  const T step = std::ldexp(T{1}, -bits);
+  T total = static_cast<T>(limbs[kLimbs - 1]);
+  for (int limb = kLimbs - 2; limb >= 0; --limb) total = static_cast<T>(limbs[limb]) + total * step;
+  return total / factor;
+}
+
 // Calls use(limb, place, integer) with the limbs of each value: the nearest integer to value * scale, then that of what is
 // left times 2^bits, ...
 template <int kLimbs, typename T, typename Use>
@@ -244,9 +259,10 @@ class FixedPoint {
       for (int64_t word = 0; word < words; ++word) {
         int64_t packed = 0;
         for (int64_t copy = 0; copy < n_workers_ * n_copies; ++copy) packed += sums[copy * stride + i * words + word];
-        const int32_t low = static_cast<int32_t>(static_cast<uint32_t>(packed));
-        out[i * n_limbs<T> + 2 * word] = static_cast<int32_t>((packed - low) / internal::kHigh);
-        if (2 * word + 1 < n_limbs<T>) out[i * n_limbs<T> + 2 * word + 1] = low;
+        int32_t limbs[2];
+        internal::unpack(packed, limbs);
+        for (int64_t limb = 2 * word; limb < std::min(2 * word + 2, int64_t{n_limbs<T>}); ++limb)
+          out[i * n_limbs<T> + limb] = limbs[limb % 2];
       }
   }
 
@@ -256,13 +272,8 @@ class FixedPoint {
     std::vector<int32_t> bits(c), limbs(n_groups * c * n_limbs<T>);
     for (int64_t column = 0; column < c; ++column) bits[column] = internal::bits_of_limb(counts[column]);
     sum_by_group(group, n_groups, factors, bits.data(), limbs.data());
-    for (int64_t i = 0; i < n_groups * c; ++i) {
-      const int32_t* const of = limbs.data() + i * n_limbs<T>;
-      const T step = std::ldexp(T{1}, -bits[i % c]);
-      T total = static_cast<T>(of[n_limbs<T> - 1]);
-      for (int limb = n_limbs<T> - 2; limb >= 0; --limb) total = static_cast<T>(of[limb]) + total * step;
-      out[i] = total / factors[i % c];
-    }
+    for (int64_t i = 0; i < n_groups * c; ++i)
+      out[i] = internal::total_of<T, n_limbs<T>>(limbs.data() + i * n_limbs<T>, bits[i % c], factors[i % c]);
   }
 
  private:

@@ -3,11 +3,14 @@
 // jboost_find_scale: values [..., n, c]; results: factor [..., c], and int32 [..., c] how many values are not 0.
 // jboost_sum_by_group: values [..., n, c], group int32 [..., n], or [..., 0] for one group of all, factor [..., c] and
 // int32 [..., c] how many values are not 0; result [..., groups, c].
+// jboost_sum_moments: g and h [..., n, 1], counted bool [..., n], group int32 [..., n], factor [..., 2] and int32 [..., 2] how
+// many values are not 0; results: sums [..., groups, 1] of g and of h, and int32 [..., groups] of the counted.
 // jboost_count_by_group: counted bool [..., n], group int32 [..., n]; result int32 [..., groups].
 // jboost_select: key uint32 or uint64 [..., n], mass bool, int32 or int64 [..., n], group int32 [..., n], or [..., 0] for one
 // group of all, rank int32 or int64 [..., groups]; result [..., groups], as the keys.
 
 #include "kernel.h"
+#include "moments.h"
 #include "select.h"
 
 #include "../_runtime/xla.h"
@@ -76,6 +79,50 @@ ffi::Error sum_by_group(ffi::ThreadPool threads, ffi::AnyBuffer values, ffi::Any
   const jboost::Pool pool = jboost::pool_of(threads);
   const Sums sums{values, group, factor, count, *out};
   return values.element_type() == ffi::F32 ? sum_as<float>(pool, batch, sums) : sum_as<double>(pool, batch, sums);
+}
+
+struct MomentBuffers {
+  ffi::AnyBuffer g, h, counted, group, factor, count, sum_of_g, sum_of_h, n_counted;
+};
+
+template <typename T>
+ffi::Error moments_as(const jboost::Pool& pool, const jboost::Batch& batch, const MomentBuffers& b) {
+  const int64_t lead = batch.n_leading(), n = b.g.dimensions()[lead], n_groups = b.sum_of_g.dimensions()[lead];
+  return jboost::for_each_element(pool, batch.size(), [&](int64_t i, const jboost::Pool& threads) {
+    const jboost::Moments<T> moments{batch.element<T>(b.g, i),       batch.element<T>(b.h, i),
+                                     batch.element<bool>(b.counted, i), batch.element<int32_t>(b.group, i),
+                                     n,                              n_groups,
+                                     batch.element<T>(b.factor, i),  batch.element<int32_t>(b.count, i)};
+    jboost::sum_moments(threads, moments, static_cast<T*>(b.sum_of_g.untyped_data()) + i * n_groups,
+                        static_cast<T*>(b.sum_of_h.untyped_data()) + i * n_groups,
+                        static_cast<int32_t*>(b.n_counted.untyped_data()) + i * n_groups);
+  });
+}
+
+ffi::Error sum_moments(ffi::ThreadPool threads, ffi::AnyBuffer g, ffi::AnyBuffer h, ffi::AnyBuffer counted,
+                       ffi::AnyBuffer group, ffi::AnyBuffer factor, ffi::AnyBuffer count,
+                       ffi::Result<ffi::AnyBuffer> sum_of_g, ffi::Result<ffi::AnyBuffer> sum_of_h,
+                       ffi::Result<ffi::AnyBuffer> n_counted) {
+  const jboost::Batch batch(sum_of_g->dimensions(), 2);
+  const int64_t lead = batch.n_leading();
+  for (const ffi::AnyBuffer& one : {counted, group, factor, count, *n_counted})
+    if (lead < 0 || !batch.holds(one, 1)) return jboost::invalid("jboost moments: unexpected ranks");
+  for (const ffi::AnyBuffer& one : {g, h, *sum_of_g, *sum_of_h})
+    if (!batch.holds(one, 2) || one.dimensions()[lead + 1] != 1)
+      return jboost::invalid("jboost moments: unexpected ranks");
+  if (!are_floats(g, h) || !are_floats(g, factor) || !are_floats(g, *sum_of_g) || !are_floats(g, *sum_of_h) ||
+      counted.element_type() != ffi::PRED || group.element_type() != ffi::S32 || count.element_type() != ffi::S32 ||
+      n_counted->element_type() != ffi::S32)
+    return jboost::invalid("jboost moments: unexpected types");
+  const int64_t n = g.dimensions()[lead], n_groups = sum_of_g->dimensions()[lead];
+  for (const ffi::AnyBuffer& one : {h, counted, group})
+    if (one.dimensions()[lead] != n) return jboost::invalid("jboost moments: shapes disagree");
+  if (sum_of_h->dimensions()[lead] != n_groups || n_counted->dimensions()[lead] != n_groups ||
+      factor.dimensions()[lead] != 2 || count.dimensions()[lead] != 2)
+    return jboost::invalid("jboost moments: shapes disagree");
+  const jboost::Pool pool = jboost::pool_of(threads);
+  const MomentBuffers buffers{g, h, counted, group, factor, count, *sum_of_g, *sum_of_h, *n_counted};
+  return g.element_type() == ffi::F32 ? moments_as<float>(pool, batch, buffers) : moments_as<double>(pool, batch, buffers);
 }
 
 ffi::Error count_by_group(ffi::ThreadPool threads, ffi::AnyBuffer counted, ffi::AnyBuffer group,
@@ -158,6 +205,21 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_sum_by_group, sum_by_group,
                                   .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
                                   .Arg<ffi::AnyBuffer>()
+                                  .Ret<ffi::AnyBuffer>());
+
+extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_sum_moments(XLA_FFI_CallFrame* call_frame);
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(jboost_sum_moments, sum_moments,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Ret<ffi::AnyBuffer>()
+                                  .Ret<ffi::AnyBuffer>()
                                   .Ret<ffi::AnyBuffer>());
 
 extern "C" JBOOST_EXPORT XLA_FFI_Error* jboost_count_by_group(XLA_FFI_CallFrame* call_frame);

@@ -12,6 +12,7 @@ from jboost._runtime.typing import zeros_varying_like
 
 SCALE = "jboost_find_scale"
 SUM = "jboost_sum_by_group"
+MOMENTS = "jboost_sum_moments"
 COUNT = "jboost_count_by_group"
 SELECT = "jboost_select"
 
@@ -24,6 +25,11 @@ def scale_available() -> bool:
 def sums_available() -> bool:
     """Say whether sums can be made in C++ in this process."""
     return library.is_available(SUM, _sum_is_right)
+
+
+def moments_available() -> bool:
+    """Say whether moments can be summed in C++ in this process."""
+    return library.is_available(MOMENTS, _moments_are_right)
 
 
 def counts_available() -> bool:
@@ -48,6 +54,19 @@ def _sum_is_right() -> bool:
     factor, count = jnp.full(1, 2.0**30, jnp.float32), jnp.full(1, 2, jnp.int32)
     sums = jax.jit(sum_by_group, static_argnums=4)(values, group, factor, count, 2)
     return np.ravel(sums).tolist() == [0.0, -0.25]
+
+
+def _moments_are_right() -> bool:
+    """Sum 1/4 and -1/2, and 1 and 1, of which one is counted, in one group of two."""
+    g, h, group = (
+        jnp.array([[0.25], [-0.5]], jnp.float32),
+        jnp.ones((2, 1), jnp.float32),
+        jnp.ones(2, jnp.int32),
+    )
+    factor, count = jnp.array([2.0**30, 2.0**29], jnp.float32), jnp.full(2, 2, jnp.int32)
+    counted = jnp.array([True, False])
+    found = jax.jit(moments_by_group, static_argnums=6)(g, h, counted, group, factor, count, 2)
+    return [np.ravel(one).tolist() for one in found] == [[0.0, -0.25], [0.0, 2.0], [0, 1]]
 
 
 def _count_is_right() -> bool:
@@ -81,6 +100,23 @@ def sum_by_group(
     group = zeros_varying_like(values, (0,), jnp.int32) if group is None else group
     result = _like(values, (n_groups, values.shape[1]), values.dtype)
     return jax.ffi.ffi_call(SUM, result, vmap_method="expand_dims")(values, group, factor, count)
+
+
+def moments_by_group(
+    g: Float[Array, "n 1"],
+    h: Float[Array, "n 1"],
+    counted: Bool[Array, " n"],
+    group: Int[Array, " n"],
+    factor: Float[Array, " 2"],
+    count: Int32[Array, " 2"],
+    n_groups: int,
+) -> tuple[Float[Array, "groups 1"], Float[Array, "groups 1"], Int32[Array, " groups"]]:
+    """Do what `jboost._fixed_point.sums.moments_in_jax` does on one device."""
+    sums = _like(g, (n_groups, 1), g.dtype)
+    results = [sums, sums, _like(g, (n_groups,), jnp.int32)]
+    call = jax.ffi.ffi_call(MOMENTS, results, vmap_method="expand_dims")
+    of_g, of_h, n_counted = call(g, h, counted, group, factor, count)
+    return of_g, of_h, n_counted
 
 
 def count_by_group(

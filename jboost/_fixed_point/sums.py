@@ -92,6 +92,55 @@ def sums_in_jax(
     return total / factor[None]
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(4, 5))
+def moments_by_group(
+    g: Float[Array, "n 1"],
+    h: Float[Array, "n 1"],
+    counted: Bool[Array, " n"],
+    group: Int[Array, " n"],
+    n_groups: int,
+    reduce: Reduce | None = None,
+    scale_of_g: Scale | None = None,
+    scale_of_h: Scale | None = None,
+) -> tuple[Float[Array, "groups 1"], Float[Array, "groups 1"], Float[Array, "groups 1"]]:
+    """Sum two columns by group as `sum_by_group` does, and count the rows that are `counted`, in one pass over them.
+
+    Derivatives are those of the sums.
+    """
+    scale_of_g, scale_of_h = (
+        find_scale(column, reduce) if scale is None else scale
+        for column, scale in ((g, scale_of_g), (h, scale_of_h))
+    )
+    if reduce is not None:
+        of_g, of_h = (
+            sums_in_jax(column, group, *scale, n_groups, reduce)
+            for column, scale in ((g, scale_of_g), (h, scale_of_h))
+        )
+        return of_g, of_h, count_by_group(counted, group, n_groups, reduce).astype(g.dtype)[:, None]
+    factor, count = (jnp.concatenate(pair) for pair in zip(scale_of_g, scale_of_h, strict=True))
+    on_cpu = native.moments_by_group if native.moments_available() else moments_in_jax
+    twins = {"cpu": partial(on_cpu, n_groups=n_groups), "default": partial(moments_in_jax, n_groups=n_groups)}
+    of_g, of_h, n_counted = by_platform(g, h, counted, group, factor, count, **twins)
+    return of_g, of_h, n_counted.astype(g.dtype)[:, None]
+
+
+def moments_in_jax(
+    g: Float[Array, "n 1"],
+    h: Float[Array, "n 1"],
+    counted: Bool[Array, " n"],
+    group: Int[Array, " n"],
+    factor: Float[Array, " 2"],
+    count: Int32[Array, " 2"],
+    n_groups: int,
+) -> tuple[Float[Array, "groups 1"], Float[Array, "groups 1"], Int32[Array, " groups"]]:
+    """Do so in plain JAX, given the scales."""
+    of_g, of_h = (
+        sums_in_jax(column, group, factor[i : i + 1], count[i : i + 1], n_groups)
+        for i, column in enumerate((g, h))
+    )
+    return of_g, of_h, counts_in_jax(counted, group, n_groups)
+
+
 def count_by_group(
     counted: Bool[Array, " n"], group: Int[Array, " n"], n_groups: int, reduce: Reduce | None = None
 ) -> Int32[Array, " groups"]:
@@ -141,6 +190,18 @@ def _sum_tangents(n_groups, reduce, primals, tangents):
 
     sums = over_devices(reduce, _scatter_add(tangents[0], primals[1], n_groups))
     return within_its_rule(again, *primals), sums
+
+
+@moments_by_group.defjvp
+def _moment_tangents(n_groups, reduce, primals, tangents):
+    def again(
+        g: Array, h: Array, counted: Array, group: Array, *scales: Scale | None
+    ) -> tuple[Array, Array, Array]:
+        return moments_by_group(g, h, counted, group, n_groups, reduce, *scales)
+
+    found = within_its_rule(again, *primals)
+    sums = (over_devices(reduce, _scatter_add(tangent, primals[3], n_groups)) for tangent in tangents[:2])
+    return found, (*sums, jnp.zeros_like(found[2]))
 
 
 def _limb_sums(

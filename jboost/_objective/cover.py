@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jboost._fixed_point import count_by_group, find_scale, sum_by_group
+from jboost._fixed_point import find_scale, sum_by_group
 from jboost._objective.leaves import Leaves
 from jboost._runtime.typing import over_devices
 
@@ -32,20 +32,18 @@ def leaf_cover(
         The sums of h, and of the weights: for each output if leaves are, else one for all.
     """
     n_leaves, reduce = leaves.n_leaves, leaves.reduce
-    of_h, drawn, own = jax.lax.stop_gradient((leaves.sum_of_h(), leaves.weight, leaves.rows.weight))
+    found = leaves.sum_of_h(), leaves.count(), leaves.weight, leaves.rows.weight
+    of_h, count, drawn, own = jax.lax.stop_gradient(found)
     weight = own if drawn_by_hyper else drawn
     scale = find_scale(weight[:, None], reduce)
     is_other = ((weight != 0) & (weight != 1)).astype(weight.dtype)  # sums of floats are sooner compiled
     is_plain = over_devices(reduce, jnp.sum(is_other)) == 0
 
-    def counts(drawn: Array, active: Array, leaf: Int[Array, " n"]) -> Float[Array, " leaves"]:
-        return count_by_group(active, leaf, n_leaves, reduce).astype(drawn.dtype)  # the same numbers, sooner
-
-    def sums(drawn: Array, active: Array, leaf: Int[Array, " n"]) -> Float[Array, " leaves"]:
+    def sums(drawn: Array, leaf: Int[Array, " n"]) -> Float[Array, " leaves"]:
         return sum_by_group(drawn[:, None], leaf, n_leaves, reduce, scale)[:, 0]
 
-    def of_weight(leaf: Int[Array, " n"]) -> Float[Array, " leaves"]:
-        return jax.lax.cond(is_plain, counts, sums, drawn, drawn > 0, leaf)
+    def of_weight(leaf: Int[Array, " n"], count: Float[Array, " leaves"]) -> Float[Array, " leaves"]:
+        return jax.lax.cond(is_plain, lambda *_: count, sums, drawn, leaf)  # the same numbers, sooner
 
     by_output = leaves.leaf if leaves.leaf.ndim == 2 else leaves.leaf[:, None]
-    return of_h, jax.vmap(of_weight, 1, 1)(by_output)
+    return of_h, jax.vmap(of_weight, 1, 1)(by_output, count)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jboost._fixed_point import Scale, find_scale, sum_by_group
+from jboost._fixed_point import Scale, count_by_group, find_scale, moments_by_group, sum_by_group
 from jboost._objective.derivatives import Expansion, derivatives_by_row
 from jboost._objective.rows import Rows, gathered
 from jboost._objective.units import Units
@@ -31,6 +31,15 @@ class Derivatives(NamedTuple):
     scale_of_h: Scale | None = None
     cross: Float[Array, "n c"] | None = None  # h by two outputs, where splits use the whole matrix
     scale_of_cross: Scale | None = None
+
+
+class Sums(NamedTuple):
+    """Of g and h, in the units of the derivatives, and the number of rows that take part, by leaf."""
+
+    g: Float[Array, "leaves k"]
+    h: Float[Array, "leaves k"]
+    count: Float[Array, "leaves #k"]
+    derivatives: Derivatives  # whose sums they are
 
 
 def weighted_derivatives(
@@ -91,6 +100,8 @@ class Leaves:
         Sums an array over the devices that hold the other rows.
     units : Units or None
         What the derivatives are measured in; sums are in units of the loss.
+    sums : Sums or None
+        Of the derivatives, once they have been made.
 
     Examples
     --------
@@ -118,6 +129,7 @@ class Leaves:
     derivatives: Derivatives
     reduce: Reduce | None = None
     units: Units | None = None
+    sums: Sums | None = None
 
     def moved_by(self, value: Float[Array, "leaves k"]) -> Leaves:
         """Return the same with the derivatives at other scores: those given, plus a value for each leaf."""
@@ -140,15 +152,46 @@ class Leaves:
             self, score=score, rows=rows, weight=weight, leaf=leaf, derivatives=derivatives, reduce=None
         )
 
+    def summed(self) -> Leaves:
+        """Return the same with the sums of all leaves made: in one call for all that ask."""
+        return dataclasses.replace(self, sums=self._sums())
+
     def sum_of_g(self) -> Float[Array, "leaves k"]:
         """Sum the first derivatives of each leaf."""
-        total = self.sum(self.derivatives.g[..., None], self.derivatives.scale_of_g)[..., 0]
+        total = self._sums().g
         return total if self.units is None else total * self.units.of_g[None]
 
     def sum_of_h(self) -> Float[Array, "leaves k"]:
         """Sum the second derivatives of each leaf."""
-        total = self.sum(self.derivatives.h[..., None], self.derivatives.scale_of_h)[..., 0]
+        total = self._sums().h
         return total if self.units is None else total * self.units.of_h[None]
+
+    def count(self) -> Float[Array, "leaves #k"]:
+        """Count the rows of each leaf that take part: for each output if leaves are, else for all."""
+        return self._sums().count
+
+    def _sums(self) -> Sums:
+        if self.sums is not None and self.sums.derivatives is self.derivatives:
+            return self.sums
+        g, h, scale_of_g, scale_of_h, *_ = self.derivatives
+        drawn, k, given = self.weight > 0, g.shape[1], (self.n_leaves, self.reduce)
+
+        def of_output(g: Array, h: Array, leaf: Array, *scales: Scale | None) -> tuple[Array, Array, Array]:
+            scales = jax.tree.map(jnp.atleast_1d, scales)
+            return moments_by_group(g[:, None], h[:, None], drawn, leaf, *given, *scales)
+
+        if k == 1:
+            scales = scale_of_g, scale_of_h
+            of_g, of_h, count = moments_by_group(g, h, drawn, self.leaf.reshape(-1), *given, *scales)
+        elif self.leaf.ndim == 2:
+            found = jax.vmap(of_output, (1, 1, 1, 0, 0), 1)(g, h, self.leaf, scale_of_g, scale_of_h)
+            of_g, of_h, count = (one.reshape(-1, k) for one in found)
+        else:
+            of_g, of_h = (
+                self.sum(one[..., None], scale)[..., 0] for one, scale in ((g, scale_of_g), (h, scale_of_h))
+            )
+            count = count_by_group(drawn, self.leaf, *given).astype(g.dtype)[:, None]
+        return Sums(*kept((of_g, of_h, count)), derivatives=self.derivatives)
 
     @property
     def unit_of_h(self) -> Float[Array, " k"]:

@@ -164,4 +164,4 @@ def leaves_of_models(unseen: Unseen, leaves: Leaves) -> Leaves:
         leaf=leaf,
         n_leaves=leaves.n_leaves * models.n_models,
         derivatives=weighted_derivatives(unseen.before, weight, units),
-    )
+    ).summed()

@@ -194,7 +194,7 @@ def try_step(problem: Problem, state: State, most: Float[Array, " n"] | None = N
     penalties = units.for_leaves(hyper)
     leaves = Leaves(
         loss, state.score, rows, weight, leaf, spec.n_leaves, penalties, derivatives, reduce, units
-    )
+    ).summed()
     cover = leaf_cover(leaves, drawn_by_hyper=problem.sampler is None)
     before = before._replace(value=counted(before.value, rows, most))
     mean_loss = mean_of(before.value, rows)
