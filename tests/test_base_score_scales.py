@@ -13,7 +13,9 @@ from jax.scipy.special import gammaln
 from scipy import optimize, special, stats
 
 from jboost import losses
-from jboost._objective import base_score
+from jboost._objective.base_score import _mean_of_target
+from jboost._objective.damped_newton import minimise
+from jboost._objective.moments import moments_of_loss
 from jboost._objective.resolve import resolve
 from jboost._objective.rows import Rows
 from jboost.losses import Loss
@@ -272,10 +274,10 @@ def passes(loss, y):
     @jax.jit
     def search(rows: Rows):
         share = rows.weight / rows.weight.sum()
-        moments = base_score._moments_of_loss(loss, None)
+        moments = moments_of_loss(loss, None)
         origin = jnp.zeros(loss.n_outputs or 1)
-        start = base_score._mean_of_target(loss, rows, share, None)
-        return base_score._minimise(lambda c: moments(c, rows, share), origin, start, False)
+        start = _mean_of_target(loss, rows, share, None)
+        return minimise(lambda c: moments(c, rows, share), origin, start, False)
 
     state = search(rows)
     return int(state.iteration), np.asarray(state.constant)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jboost._fixed_point import total, totals
-from jboost._objective.base_score import best_constant, solve
+from jboost._objective.base_score import best_constant
 from jboost._objective.derivatives import ROUNDING, value_by_row
 from jboost._objective.leaf_rules import newton_step, with_second_derivatives
 from jboost._objective.leaves import Leaves
@@ -27,6 +27,7 @@ from jboost._objective.searching import (
     golden_section,
     with_derivatives_of,
 )
+from jboost._objective.symmetric import solve
 from jboost._runtime.arguments import check_choice
 from jboost._runtime.typing import Reduce
 from jboost._split import leaf_value, limit_step
