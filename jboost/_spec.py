@@ -50,7 +50,8 @@ class Spec:
         Stop after this many rounds without a better validation metric. None never stops.
     penalties : {"relative", "absolute"}
         How the penalties of `Hyper` are read: in units of the loss where boosting starts, so that those of target, loss
-        and scores do not matter, or as numbers, as in XGBoost.
+        and scores do not matter, or as numbers, as in XGBoost. With ``multi_output="separate"`` and a target [n k], a
+        column for each output, the units are those of each output alone; else the outputs have a share in common.
     split_hessian : {"diagonal", "full"}
         What splits of a loss with ``hessian="full"`` are chosen by: the second derivatives by each output, or the whole
         matrix that the leaves use. Histograms then hold k (k + 3) / 2 sums for k outputs instead of 2 k, and trees grow
@@ -142,7 +143,7 @@ class Spec:
                 'max_leaves must be None with grow_policy="symmetric", whose levels are split as a whole, got '
                 f'{self.max_leaves}; grow_policy="depthwise" splits node by node'
             )
-        if self.sketch_size is not None and (self.multi_output == "separate" or self.split_hessian == "full"):
+        if self.sketch_size is not None and (self.separate or self.split_hessian == "full"):
             raise ValueError(
                 'sketch_size must be None with multi_output="separate" or split_hessian="full", which look at every '
                 f"output, got {self.sketch_size}"
@@ -152,6 +153,11 @@ class Spec:
     def symmetric(self) -> bool:
         """Whether the nodes of a level share one split."""
         return self.grow_policy == "symmetric"
+
+    @property
+    def separate(self) -> bool:
+        """Whether each output has trees of its own."""
+        return self.multi_output == "separate"
 
     @property
     def form(self) -> tuple[int, str, str]:

@@ -179,6 +179,21 @@ def test_outputs_of_different_units(rows, hessian):
         np.testing.assert_allclose(found.base[1] - np.log(factor), known.base[1], atol=1e-4)
 
 
+def test_outputs_with_trees_of_their_own_are_penalised_as_alone(rows):
+    """Labels that are rare in different degrees: each column is the fit of it alone, whatever stands beside it."""
+    data, y = rows
+    target = np.stack([y > np.quantile(y, level) for level in (0.5, 0.8, 0.97)], axis=1).astype(float)
+    hyper = Hyper(learning_rate=0.05, reg_alpha=0.3, gamma=0.2)
+    separate = dataclasses.replace(SPEC, multi_output="separate")
+    model, _ = jboost.fit(losses.logistic, data, target, spec=separate, hyper=hyper)
+    for j, column in enumerate(target.T):
+        alone, _ = jboost.fit(losses.logistic, data, column, spec=SPEC, hyper=hyper)
+        assert alone.trees.gain.any()
+        np.testing.assert_array_equal(model.trees.feature[:, j], alone.trees.feature)
+        np.testing.assert_allclose(model.trees.gain[:, j], alone.trees.gain, rtol=1e-6)
+        np.testing.assert_allclose(model.leaf_value[..., j], alone.leaf_value[..., 0], rtol=1e-6)
+
+
 def test_weights_that_sum_to_1_are_learned_from(rows):
     data, y = rows
     target = (y > 0).astype(float)

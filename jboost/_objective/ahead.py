@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,18 +19,46 @@ MOST = 24  # times that a step is halved
 
 
 def bends_ahead(
-    loss: Any, score: Float[Array, "n k"], at: Expansion, rows: Rows
-) -> tuple[Float[Array, "n 1"], Float[Array, "n k"]]:
+    loss: Any, score: Float[Array, "n k"], at: Expansion, rows: Rows, alone: bool
+) -> tuple[Float[Array, "n #k"], Float[Array, "n k"]]:
     """Return the binary logarithm of how much more than h each row bends, and how much it has to say of it.
 
-    It bends as h over the share of its own Newton step that the row accepts. Where a class or an event is rare h alone
-    is next to 0 in all rows, and a penalty in units of it would be none. A row says as much of an output, 0 to 1, as
-    this has a part in the slope of its step, and nothing at a kink.
+    It bends as h over the share of its own Newton step that the row accepts, of all outputs together or of each alone.
+    Where a class or an event is rare h alone is next to 0 in all rows, and a penalty in units of it would be none. A
+    row says as much of an output, 0 to 1, as this has a part in the slope of its step, and nothing at a kink.
     """
+    parts = _parts_of_slope(at.g, at.h, alone)
     if loss.hessian == "first_order":
-        return jnp.zeros_like(score[:, :1]), _parts_of_slope(at.g, at.h)
-    halvings, accepted = _halvings(*jax.lax.stop_gradient((loss, score, at, rows)))
-    return halvings[:, None], jnp.where(accepted[:, None], _parts_of_slope(at.g, at.h), 0)
+        return jnp.zeros_like(score[:, :1]), parts
+    halvings, accepted = (_of_each_output if alone else _of_all)(
+        *jax.lax.stop_gradient((loss, score, at, rows))
+    )
+    return halvings, jnp.where(accepted, parts, 0)
+
+
+def _of_all(
+    loss: Any, score: Float[Array, "n k"], at: Expansion, rows: Rows
+) -> tuple[Float[Array, "n 1"], Bool[Array, "n 1"]]:
+    halvings, accepted = _halvings(loss, lambda score: value_by_row(loss, score, rows), score, at, rows)
+    return halvings[:, None], accepted[:, None]
+
+
+def _of_each_output(
+    loss: Any, score: Float[Array, "n k"], at: Expansion, rows: Rows
+) -> tuple[Float[Array, "n k"], Bool[Array, "n k"]]:
+    """Do so with the scores of the other outputs as they are, an output at a time, so that memory stays at n k."""
+
+    def of_output(j: Array) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
+        is_own = (jnp.arange(score.shape[1], dtype=j.dtype) == j)[None]
+
+        def value(column: Float[Array, "n 1"]) -> Float[Array, " n"]:
+            return value_by_row(loss, jnp.where(is_own, column, score), rows)
+
+        own, g, h = (jax.lax.dynamic_slice_in_dim(each, j, 1, axis=1) for each in (score, at.g, at.h))
+        return _halvings(loss, value, own, Expansion(at.value, g, h), rows)
+
+    halvings, accepted = jax.lax.map(of_output, jnp.arange(score.shape[1], dtype=jnp.int32))
+    return halvings.T, accepted.T
 
 
 class _Halving(NamedTuple):
@@ -42,7 +71,11 @@ class _Halving(NamedTuple):
 
 
 def _halvings(
-    loss: Any, score: Float[Array, "n k"], at: Expansion, rows: Rows
+    loss: Any,
+    value: Callable[[Float[Array, "n k"]], Float[Array, " n"]],
+    score: Float[Array, "n k"],
+    at: Expansion,
+    rows: Rows,
 ) -> tuple[Float[Array, " n"], Bool[Array, " n"]]:
     """Return how often each row halves its own Newton step, and whether it then accepts it.
 
@@ -61,7 +94,7 @@ def _halvings(
         measures, share = n_passes < 2, power_of_two(-halvings, score.dtype)
         nudge = jnp.where(n_passes == 0, NUDGE * eps, -NUDGE * eps).astype(score.dtype) * score
         moved = jnp.where(measures, nudge, share[:, None] * step)
-        change = loss.joined(value_by_row(loss, score + moved, rows) - at.value, rows)
+        change = loss.joined(value(score + moved) - at.value, rows)
         expected = (at.g * moved + at.h * jnp.square(moved) / 2).sum(axis=1)
         off = jnp.abs(change - loss.joined(expected, rows))
         noise = jnp.where(measures & jnp.isfinite(off), jnp.maximum(noise, off), noise)
@@ -84,9 +117,9 @@ def _newton_step(g: Float[Array, "n k"], h: Float[Array, "n k"]) -> Float[Array,
     return jnp.where(h > 0, g / jnp.where(h > 0, h, 1), 0)
 
 
-def _parts_of_slope(g: Float[Array, "n k"], h: Float[Array, "n k"]) -> Float[Array, "n k"]:
+def _parts_of_slope(g: Float[Array, "n k"], h: Float[Array, "n k"], alone: bool) -> Float[Array, "n k"]:
     """Return which part each output has in the slope of a row's step."""
-    if g.shape[1] == 1:
+    if alone or g.shape[1] == 1:
         return ((g != 0) & (h > 0)).astype(g.dtype)
     slopes = g * _newton_step(g, h)
     slope = slopes.sum(axis=1, keepdims=True)

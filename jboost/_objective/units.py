@@ -32,12 +32,12 @@ class Units:
     h: Float[Array, " k"]  # curvature of an average row by each output; 1 where penalties are absolute
     of_g: Float[Array, " k"]  # of the sums of g
     of_h: Float[Array, " k"]  # of the sums of h
-    of_gain: Float[Array, ""]
-    size: Float[Array, ""]  # of an average gradient, in units of g; one of 1 where penalties are absolute
+    of_gain: Float[Array, "*k"]  # of each output where they are alone, as `size`
+    size: Float[Array, "*k"]  # of an average gradient, in units of g; one of 1 where penalties are absolute
     loss: Float[Array, ""]  # mean of g^2 over mean of h: what an average row's step changes its loss by
 
     def for_tree(self, hyper: Hyper) -> Hyper:
-        """Return the penalties of sums that are measured in these units."""
+        """Return the penalties of sums that are measured in these units: alpha and gamma like `size`."""
         gamma = hyper.gamma * self.size * self.size  # in this order 0 stays 0
         return dataclasses.replace(hyper, reg_alpha=hyper.reg_alpha * self.size, gamma=gamma)
 
@@ -51,14 +51,28 @@ class Units:
         return dataclasses.replace(hyper, reg_lambda=reg_lambda, reg_alpha=alpha)
 
 
-def units_of_one(n_outputs: int, dtype: Any) -> Units:
+def units_of_one(n_outputs: int, rows: Rows, separate: bool) -> Units:
     """Return units that change nothing."""
-    one, ones = (as_array(np.ones(shape, dtype)) for shape in ((), (n_outputs,)))
-    return Units(ones, ones, ones, one, one, one)
+    one, ones = (as_array(np.ones(shape, rows.weight.dtype)) for shape in ((), (n_outputs,)))
+    joint = ones if _are_alone(n_outputs, rows, separate) else one
+    return Units(ones, ones, ones, joint, joint, one)
+
+
+def _are_alone(n_outputs: int, rows: Rows, separate: bool) -> bool:
+    """Say whether outputs have trees and targets of their own: each then has the units of a fit of it alone.
+
+    Those that share a target, such as classes, take their steps together, which joint units allow for.
+    """
+    return separate and hasattr(rows.y, "shape") and rows.y.shape == (rows.weight.size, n_outputs)
 
 
 def find_units(
-    loss: Any, score: Float[Array, "n k"], found: tuple[Array, Array, Array], rows: Rows, relative: bool
+    loss: Any,
+    score: Float[Array, "n k"],
+    found: tuple[Array, Array, Array],
+    rows: Rows,
+    relative: bool,
+    separate: bool,
 ) -> Units:
     """Find the units from the derivatives of the rows at the base score.
 
@@ -75,9 +89,12 @@ def find_units(
     relative : bool
         Whether penalties are read in these units, or as they are; the scale keeps the squares of gradients within the
         range of the floats in either case.
+    separate : bool
+        Whether outputs have trees of their own.
     """
     value, g, h = found
     n, k = score.shape
+    alone = _are_alone(k, rows, separate)
     g, h, weight = jnp.reshape(g, (n, k)), jnp.reshape(h, (n, k)), jnp.asarray(rows.weight, g.dtype)[:, None]
     there, one = weight > 0, jnp.ones((), g.dtype)
     # Or squares would overflow.
@@ -93,21 +110,22 @@ def find_units(
     )
     root_of_square = largest * jnp.where(mean_square > 0, jnp.sqrt(_or_one(mean_square)), 0)
     of_loss = jnp.square(_root_of_mean_square(root_of_square / jnp.sqrt(_or_one(mean_of_h))))
+    joint = _or_one if alone else _root_of_mean_square
     if not relative:
-        scale = nearest_power_of_two(_root_of_mean_square(root_of_square))
+        scale = nearest_power_of_two(joint(root_of_square))
         return _units(jnp.ones_like(largest), 1 / scale, of_loss, scale, one)
     average = nearest_power_of_two(jnp.minimum(of_weight / n_rows, 1))
-    more, says = bends_ahead(loss, score, Expansion(value, g, positive), rows)
+    more, says = bends_ahead(loss, score, Expansion(value, g, positive), rows, alone)
     unit = nearest_power_of_two(mean_of_h)  # or logarithms would be rounded as the unit of the loss has it
     curvature = unit * _curvature(positive / unit[None], more, of_largest * says, weight, average)
-    size = _root_of_mean_square(root_of_square / jnp.sqrt(curvature))
+    size = joint(root_of_square / jnp.sqrt(curvature))
     scale = nearest_power_of_two(size)
     return _units(curvature, size / scale, of_loss, scale, average)
 
 
 def _curvature(
     h: Float[Array, "n k"],
-    more: Float[Array, "n 1"],
+    more: Float[Array, "n #k"],
     steep: Float[Array, "n k"],
     weight: Float[Array, "n 1"],
     average: Float[Array, ""],

@@ -256,7 +256,7 @@ def _blank(problem: Problem, state: State, n: int) -> Round:
     """Make room for n rounds on the host."""
     zeros: Any = np.zeros
     spec, k, dtype = problem.spec, state.score.shape[1], state.score.dtype
-    lead = (n, k) if spec.multi_output == "separate" else (n,)
+    lead = (n, k) if spec.separate else (n,)
     splits = (*lead, spec.n_splits)
     tree = Tree(
         zeros(splits, jnp.int32),
@@ -266,7 +266,7 @@ def _blank(problem: Problem, state: State, n: int) -> Round:
         zeros(splits, dtype),
     )
     leaves = zeros((n, spec.n_leaves, k), dtype)
-    counts = leaves if spec.multi_output == "separate" else leaves[..., :1]
+    counts = leaves if spec.separate else leaves[..., :1]
     return Round(tree, leaves, leaves, counts, zeros(n, dtype), zeros(n, dtype))
 
 

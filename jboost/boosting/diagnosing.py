@@ -53,7 +53,7 @@ class LossOnRows(Protocol):
 
     @property
     def spec(self) -> Any:
-        """Its choices, `penalties` among them."""
+        """Its choices, `penalties` and `separate` among them."""
         ...
 
 
@@ -65,7 +65,8 @@ def find_start(
     `compiling` is called before anything is compiled for that.
     """
     loss, rows = problem.loss, problem.train
-    arguments = loss, rows, given, problem.spec.penalties == "relative"
+    spec = problem.spec
+    arguments = loss, rows, given, spec.penalties == "relative", spec.separate
     with explained(loss):
         if traced:
             return _start(*arguments)[:2]
@@ -94,7 +95,9 @@ def warn_if_units_are_far(problem: LossOnRows, given: Array, units: Units, hyper
     if loss.constant is None or rows.offset is not None:
         return
     best = program(_base_score)(loss, rows)
-    _, usual, _ = _examine(loss, rows, best, True)  # compiled for the base score that was given
+    _, usual, _ = _examine(
+        loss, rows, best, True, problem.spec.separate
+    )  # compiled for the base score that was given
     ratios = [np.asarray(units.of_h) / np.asarray(usual.of_h)]
     if of_gradients:
         ratios.append(np.asarray(units.of_g * units.size) / np.asarray(usual.of_g * usual.size))
@@ -143,21 +146,23 @@ def as_base_score(given: Any, k: int) -> Float[Array, " k"]:
     return jnp.broadcast_to(as_array(array, float), (k,))
 
 
-@partial(program, static_argnums=3)
-def _examine(loss: Any, rows: Rows, given: Array | None, relative: bool) -> tuple[Array, Units, Array]:
+@partial(program, static_argnums=(3, 4))
+def _examine(
+    loss: Any, rows: Rows, given: Array | None, relative: bool, separate: bool
+) -> tuple[Array, Units, Array]:
     """Find the base score unless it is given, and say whether the derivatives there deserve a closer look."""
-    base, units, found = _start(loss, rows, given, relative)
+    base, units, found = _start(loss, rows, given, relative, separate)
     return base, units, may_fail(loss, *found, rows.weight)
 
 
 def _start(
-    loss: Any, rows: Rows, given: Array | None, relative: bool
+    loss: Any, rows: Rows, given: Array | None, relative: bool, separate: bool
 ) -> tuple[Array, Units, tuple[Array, Array, Array]]:
     """Return the base score, the units there, and the value and derivatives of every row."""
     base = _base_score(loss, rows) if given is None else given
     score = _score_at(rows, base)
     found = _expanded(loss, rows, score)
-    return base, find_units(loss, score, found, rows, relative), found
+    return base, find_units(loss, score, found, rows, relative, separate), found
 
 
 @program

@@ -130,7 +130,7 @@ def make_problem(
         loss=loss,
         metric=chosen,
         sampler=None if sampler is None else parametrised(sampler),
-        units=units_of_one(loss.n_outputs or 1, train.weight.dtype),  # until the base score is known
+        units=units_of_one(loss.n_outputs or 1, train, spec.separate),  # until the base score is known
         spec=spec,
         layout=layout,
         engine=choose_engine(spec, growth, layout=layout, n_rows=train.weight.size),
@@ -244,7 +244,7 @@ def valid_arguments(valid: Any, read: Callable[[Any], Any], y: Any, loss: Any) -
 
 
 def _check_combination(loss: Any, spec: Spec) -> None:
-    if loss.hessian == "full" and (loss.n_outputs is None or spec.multi_output == "separate"):
+    if loss.hessian == "full" and (loss.n_outputs is None or spec.separate):
         raise ValueError('hessian="full" needs several outputs that share a tree (multi_output="vector")')
     if spec.split_hessian == "full" and loss.hessian != "full":
         way_out = '; jboost.Loss(..., hessian="full") makes one' if (loss.n_outputs or 1) > 1 else ""

@@ -323,7 +323,9 @@ def _grow(
     scales = derivatives.scale_of_g, derivatives.scale_of_h
     factors = jnp.stack([scale.factor for scale in scales if scale is not None], axis=-1)
 
-    def grow(pairs: GradientPairs, factors: Float[Array, "k 2"]) -> tuple[Tree, Int[Array, " n"]]:
+    def grow(
+        pairs: GradientPairs, factors: Float[Array, "k 2"], hyper: Hyper
+    ) -> tuple[Tree, Int[Array, " n"]]:
         in_order = factors.reshape(-1)
         if derivatives.scale_of_cross is not None:
             in_order = jnp.append(in_order, derivatives.scale_of_cross.factor)
@@ -334,15 +336,21 @@ def _grow(
         prunes = spec.post_prune or spec.limits_leaves
         return grow_and_prune(engine, *given) if prunes else engine.grow(*given)
 
-    def grow_one(g: Float[Array, " n"], h: Float[Array, " n"], factors: Float[Array, " 2"]) -> Any:
-        return grow(GradientPairs(g[:, None], h[:, None]), factors[None])
+    def grow_one(
+        g: Float[Array, " n"], h: Float[Array, " n"], factors: Float[Array, " 2"], hyper: Hyper
+    ) -> Any:
+        return grow(GradientPairs(g[:, None], h[:, None]), factors[None], hyper)
 
-    if spec.multi_output == "separate":
-        by_output = jax.vmap(grow_one, in_axes=(1, 1, 0), out_axes=(0, 1))
-        tree, leaf = by_output(derivatives.g, derivatives.h, factors)
+    if spec.separate:
+        own = jax.tree.map(
+            lambda number: 0 if number.ndim else None, hyper
+        )  # penalties in units of each output
+        by_output = jax.vmap(grow_one, in_axes=(1, 1, 0, own), out_axes=(0, 1))
+        tree, leaf = by_output(derivatives.g, derivatives.h, factors, hyper)
     else:
-        tree, leaf = grow(GradientPairs(derivatives.g, derivatives.h, derivatives.cross), factors)
-    return dataclasses.replace(tree, gain=tree.gain * units.of_gain), leaf
+        tree, leaf = grow(GradientPairs(derivatives.g, derivatives.h, derivatives.cross), factors, hyper)
+    of_gain = units.of_gain[:, None] if units.of_gain.ndim else units.of_gain
+    return dataclasses.replace(tree, gain=tree.gain * of_gain), leaf
 
 
 def _fill(

@@ -128,9 +128,7 @@ def _try_adapt(problem: Problem, score: Any) -> None:
 def _try_rule(problem: Problem, score: Any) -> None:
     loss, spec = problem.loss, problem.spec
     k = score.shape[1]
-    leaf = jax.ShapeDtypeStruct(
-        score.shape if spec.multi_output == "separate" else score.shape[:1], jnp.int32
-    )
+    leaf = jax.ShapeDtypeStruct(score.shape if spec.separate else score.shape[:1], jnp.int32)
 
     def of_leaves(score: Array, leaf: Array) -> Any:
         derivatives = Derivatives(score, score)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -69,13 +70,14 @@ def _adapted_numbers(task: Task) -> list[Any]:
 
 def stiffness_of(task: Task, decay: np.ndarray) -> Float[Array, " k"]:
     """Return what the squared distance from the start is multiplied by."""
-    return _unit_of_decay(task.loss, task.rows, task.model.base) * decay
+    separate = task.model.trees.feature.ndim == 3
+    return _unit_of_decay(task.loss, task.rows, task.model.base, separate) * decay
 
 
-@program
-def _unit_of_decay(loss: Any, rows: Rows, base: Float[Array, " k"]) -> Float[Array, " k"]:
+@partial(program, static_argnums=3)
+def _unit_of_decay(loss: Any, rows: Rows, base: Float[Array, " k"], separate: bool) -> Float[Array, " k"]:
     """Return what `reg_lambda` of 1 is for a fit of these rows that starts from this base score."""
     score = jnp.broadcast_to(base[None], (rows.weight.size, base.size))
     score = score if rows.offset is None else score + rows.offset
     found = raw_derivatives(loss, score[:, 0] if loss.n_outputs is None else score, rows)
-    return find_units(loss, score, found, rows, True).of_h
+    return find_units(loss, score, found, rows, True, separate).of_h

@@ -34,6 +34,7 @@ class Choices(NamedTuple):
     n_steps: int  # coefficients that a pass changes
     n_iter_no_change: int | None
     penalties: Literal["relative", "absolute"]
+    separate = False  # units are those of all outputs together
 
 
 @pytree
