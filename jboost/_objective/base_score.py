@@ -21,7 +21,6 @@ from jboost._objective.symmetric import solve
 from jboost._runtime.closures import with_explicit_closure
 from jboost._runtime.typing import Reduce
 
-
 FAR = 64.0  # times the deviation, or 1: a target so far off has units of its own
 
 
