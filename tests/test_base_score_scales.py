@@ -13,7 +13,7 @@ from jax.scipy.special import gammaln
 from scipy import optimize, special, stats
 
 from jboost import losses
-from jboost._objective.base_score import _mean_of_target
+from jboost._objective.base_score import _place_of_target
 from jboost._objective.damped_newton import minimise
 from jboost._objective.moments import moments_of_loss
 from jboost._objective.resolve import resolve
@@ -64,6 +64,19 @@ def gumbel(score, y):
     return score[1] + ratio + jnp.exp(-ratio)  # of no float at scores of 0 where y is -100
 
 
+def logistic(score, y):
+    ratio = (y - score[0]) / jnp.exp(score[1])
+    return score[1] + ratio + 2 * jax.nn.softplus(-ratio)
+
+
+def sinh_arcsinh(score, y):
+    """Of Jones and Pewsey (2009): a normal variable whose skewness and tails are two more scores."""
+    ratio = (y - score[0]) * jnp.exp(-score[1])
+    normal = jnp.exp(score[3]) * jnp.arcsinh(ratio) - score[2]
+    log_slope = jnp.log(jnp.cosh(normal)) + score[3] - 0.5 * jnp.log1p(ratio**2) - score[1]
+    return 0.5 * jnp.sinh(normal) ** 2 - log_slope
+
+
 def mixture(score, y):
     """Of two normals; the second lies a standard deviation above the first when all scores are 0."""
 
@@ -79,7 +92,7 @@ def mixture(score, y):
 
 NORMAL, STUDENT, MIXTURE = Loss(normal, 2), Loss(student, 3), Loss(mixture, 5)
 NEGATIVE_BINOMIAL, WEIBULL, GAMMA = Loss(negative_binomial, 2), Loss(weibull, 2), Loss(gamma, 2)
-GUMBEL = Loss(gumbel, 2)
+GUMBEL, LOGISTIC, SINH_ARCSINH = Loss(gumbel, 2), Loss(logistic, 2), Loss(sinh_arcsinh, 4)
 
 HEAVY = RNG.standard_t(4, N)
 TWO_HUMPS = np.where(RNG.uniform(size=N) < 0.35, RNG.normal(-2, 0.7, N), RNG.normal(2, 1.2, N))
@@ -141,6 +154,17 @@ def gumbel_by_scipy(y):
 
     scale: Any = optimize.brentq(excess, 0.1 * y.std(), 10 * y.std(), xtol=1e-14)
     return [-scale * np.log(np.exp(-y / scale).mean()), np.log(scale)]
+
+
+def sinh_arcsinh_by_scipy(y):
+    def mean_loss(c):
+        z = (y - c[0]) * np.exp(-c[1])
+        normal = np.exp(c[3]) * np.arcsinh(z) - c[2]
+        slope = np.cosh(normal) * np.exp(c[3] - c[1]) / np.sqrt(1 + z**2)
+        return -np.mean(stats.norm.logpdf(np.sinh(normal)) + np.log(slope))
+
+    start = minimum(mean_loss, [np.median(y), 0.0, 0.0, 0.0])
+    return minimum(mean_loss, start)
 
 
 def mixture_by_scipy(y):
@@ -222,6 +246,27 @@ def test_gumbel_matches_scipy_where_the_loss_at_0_is_no_float(scale):
     np.testing.assert_allclose(found[1], log_scale + np.log(scale), atol=1e-5)
 
 
+@pytest.mark.parametrize(("scale", "shift"), [*SHIFTED, (1e4, 1e10)])
+def test_a_logistic_far_from_zero_matches_scipy(scale, shift):
+    """The last one lies between floats a tenth of its scale apart: the location is the nearest of them."""
+    y = np.float32(HEAVY * scale + shift)
+    found, (location, unit) = (
+        solve(LOGISTIC, jnp.asarray(y), ones()),
+        stats.logistic.fit((y.astype(float) - shift) / scale),
+    )
+    location = location * scale + shift
+    assert abs(float(found[0]) - location) <= 1e-4 * scale + representable(location)
+    np.testing.assert_allclose(found[1], np.log(unit * scale), atol=2e-3 if shift == 1e10 else 5e-5)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_skewness_and_tails_match_scipy_at_any_scale(scale):
+    location, log_scale, skew, log_tail = sinh_arcsinh_by_scipy(HEAVY)
+    found = solve(SINH_ARCSINH, jnp.asarray(HEAVY * scale), ones())
+    np.testing.assert_allclose(found[0] / scale, location, atol=1e-4)
+    np.testing.assert_allclose(found[1:], [log_scale + np.log(scale), skew, log_tail], atol=1e-4)
+
+
 @pytest.mark.parametrize("scale", [1e-1, 1.0])
 def test_a_mixture_matches_scipy(scale):
     odds, centre, log_scale, shift, log_ratio = mixture_by_scipy(TWO_HUMPS)
@@ -276,7 +321,7 @@ def passes(loss, y):
         share = rows.weight / rows.weight.sum()
         moments = moments_of_loss(loss, None)
         origin = jnp.zeros(loss.n_outputs or 1)
-        start = _mean_of_target(loss, rows, share, None)
+        start = _place_of_target(loss, rows, share, None)
         return minimise(lambda c: moments(c, rows, share), origin, start, False)
 
     state = search(rows)

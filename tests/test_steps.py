@@ -216,12 +216,16 @@ def test_a_majorant_of_ones_own_is_tried_and_changes_no_bit():
         return jnp.logaddexp(0.0, score) - y * score
 
     spec = Spec(n_estimators=5, max_depth=3)
-    plain, told = (
-        jboost.fit(Loss(mine, majorant=majorant), X, y, spec=spec, base_score=0.0)[0]
-        for majorant in (None, losses.logistic.majorant)
-    )
-    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(told), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for base in (0.0, -80.0):  # from -80 a Newton step is 1e33: it is shortened, but not to nothing
+        (plain, _), (told, history) = (
+            jboost.fit(Loss(mine, majorant=majorant), X, y, spec=spec, base_score=base)
+            for majorant in (None, losses.logistic.majorant)
+        )
+        for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(told), strict=True):
+            np.testing.assert_array_equal(one, other)
+        before = np.mean(np.logaddexp(0, base) - y * base)
+        assert history.train_loss[0] < before
+        assert history.train_loss[-1] < (0.6 if base else 1) * before
     with pytest.raises(ValueError, match="majorant must be a function"):
         jboost.fit(Loss(mine, majorant=lambda a: a[None]), X, y, spec=spec)
     with pytest.raises(ValueError, match="majorant must be None for a BatchLoss"):

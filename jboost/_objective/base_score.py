@@ -8,17 +8,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from jboost._fixed_point import total
-from jboost._objective.damped_newton import minimise
+from jboost._objective.damped_newton import Place, minimise
 from jboost._objective.derivatives import lacks_derivative
 from jboost._objective.moments import Moments, moments_of_loss
 from jboost._objective.rows import Rows, per_row
 from jboost._objective.symmetric import solve
 from jboost._runtime.closures import with_explicit_closure
 from jboost._runtime.typing import Reduce
+
+FAR = 64.0  # times the deviation, or 1: a target so far off has units of its own
 
 
 def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[Array, " k"]:
@@ -77,7 +80,7 @@ def best_constant(loss: Any, rows: Rows, reduce: Reduce | None = None) -> Float[
     origin = jnp.zeros(loss.n_outputs or 1, dtype)
     moments, parameters = _explicit_moments(loss, reduce, origin, rows, share)
     frozen, rows_frozen, share_frozen = jax.lax.stop_gradient((parameters, rows, share))
-    start = _mean_of_target(loss, rows_frozen, share_frozen, reduce)
+    start = _place_of_target(loss, rows_frozen, share_frozen, reduce)
     minimum = minimise(lambda constant: moments(constant, *frozen), origin, start, loss.needs_all_rows)
     if loss.curvature is not None:  # it serves the search; the derivative is that by the second derivatives
         loss = dataclasses.replace(loss, curvature=None)
@@ -116,15 +119,34 @@ def weighted_mean(weight: Float[Array, " n"], reduce: Reduce | None = None) -> C
     return mean
 
 
-def _mean_of_target(loss: Any, rows: Rows, share: Array, reduce: Reduce | None) -> Float[Array, " k"]:
-    """Return the mean of y when it has one value per score, else 0: a second place to start from."""
+def _place_of_target(loss: Any, rows: Rows, share: Array, reduce: Reduce | None) -> Place:
+    """Return a second place to start from: the mean of y where it has one value per score, else 0.
+
+    Where there are more scores than values, the first ones are often locations and the next ones logarithms of scales.
+    So for a target far from 0 or from a spread of 1 they are its means and log deviations: from 0, a search for the
+    scale goes where the location has no slope left.
+    """
     y, k = rows.y, loss.n_outputs or 1
-    is_score = hasattr(y, "shape") and y.shape[1:] == (() if loss.n_outputs is None else (k,))
-    if loss.allow_nan or loss.needs_all_rows or not is_score:
-        return jnp.zeros(k, share.dtype)
-    target = jnp.asarray(y, share.dtype).reshape(-1, k)
-    target = target if rows.offset is None else target - rows.offset
-    return total(jnp.where(share[:, None] > 0, share[:, None] * target, 0), reduce)
+    shape = getattr(y, "shape", (0,) * 3)
+    m = int(np.prod(shape[1:]))
+    is_score = shape[1:] == () or (len(shape) == 2 and loss.n_outputs is not None)
+    nowhere = jnp.zeros(k, share.dtype)
+    if loss.allow_nan or loss.needs_all_rows or not is_score or m > k:
+        return Place(nowhere, nowhere)
+    target = jnp.asarray(y, share.dtype).reshape(-1, m)
+    target = target if rows.offset is None else target - rows.offset[:, :m]
+
+    def mean(values: Array) -> Array:
+        return total(jnp.where(share[:, None] > 0, share[:, None] * values, 0), reduce)
+
+    location = mean(target)
+    if m == k:
+        return Place(location, nowhere)
+    deviation = mean(jnp.abs(target - location[None]))
+    log_scale = jnp.log(jnp.where(deviation > 0, deviation, 1))
+    is_far = (jnp.abs(location) > FAR * deviation) | (jnp.abs(log_scale) > np.log(FAR))
+    constant = jnp.concatenate([location, log_scale, nowhere])[:k]
+    return Place(jnp.where(jnp.any(is_far), constant, 0), jnp.concatenate([deviation, nowhere])[:k])
 
 
 def _with_implicit_derivative(moments: Callable[..., Moments], minimum: Array, *parameters: Any) -> Array:

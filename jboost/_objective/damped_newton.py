@@ -18,11 +18,19 @@ HARDLY_HIGHER = 0.01  # of a mean loss: so much may it rise where the slope fall
 HOPELESS_DAMPING = 1e6
 ROUNDING = 8  # units of rounding below which a mean over the rows is taken for noise
 FIRST_DAMPING = 1e-3
+LEAST_BEND = 1 / 64  # of a loss, in the unit that an output is taken to have
 LEAST_DAMPING = 1 / 64  # after a step that failed: less would hardly change the step
 HARDLY_FLATTER = 0.3  # times the slope before: towards infinity a Newton step leaves 1/e of it
 BOUND = 4.0  # on a step, times 1 or the size of the score
 SIZES = 5  # of a score, doubled from that of the bound, to look for a finite loss
 EDGE = 1e-3  # of a score: so short a step out of the range of the floats means a loss without a bound
+
+
+class Place(NamedTuple):
+    """A place to start from, where the loss must bend about as it does in the units that outputs are taken to have."""
+
+    constant: Array  # [k]
+    unit: Array  # [k] of the outputs; 0: any
 
 
 class _Search(NamedTuple):
@@ -39,7 +47,7 @@ class _Search(NamedTuple):
     done: Array  # []
 
 
-def minimise(moments: Callable[[Array], Moments], origin: Array, start: Array, may_be_level: bool) -> _Search:
+def minimise(moments: Callable[[Array], Moments], origin: Array, start: Place, may_be_level: bool) -> _Search:
     """Minimise by Newton steps damped as in Marquardt (1963), from the better of two places.
 
     Nothing is known of the units of the scores. So steps are bounded by the size of the score, and the bound, or else
@@ -56,7 +64,9 @@ def minimise(moments: Callable[[Array], Moments], origin: Array, start: Array, m
         starting = (state.iteration < 2) | ~jnp.isfinite(state.at.value)
         finite = jnp.all(jnp.isfinite(new.means))
         is_better = _is_better(new, state.at, step, may_be_level)
-        accept = finite & jnp.where(starting, new.value < state.at.value, is_better)
+        bends = jnp.abs(diagonal_of(new.h)) * start.unit * start.unit >= LEAST_BEND
+        may_start = (state.iteration != 1) | jnp.all(bends | (start.unit == 0))
+        accept = finite & jnp.where(starting, may_start & (new.value < state.at.value), is_better)
         constant, at = jax.tree.map(
             lambda new, old: jnp.where(accept, new, old), (state.trial, new), (state.constant, state.at)
         )
@@ -70,7 +80,7 @@ def minimise(moments: Callable[[Array], Moments], origin: Array, start: Array, m
         longer = newton * jnp.where(state.limited, 1, jnp.maximum(reach, 1))
         nowhere_finite = ~jnp.isfinite(at.value)
         trial = jnp.where(nowhere_finite, _elsewhere(origin, state.iteration), constant + longer)
-        trial = jnp.where(state.iteration == 0, start, trial)
+        trial = jnp.where(state.iteration == 0, start.constant, trial)
         reach = jnp.where(state.limited & ~limited, 1, reach)
         # A Newton step of so little gain that fails shows the rounding of the slope.
         at_floor = ~accept & ~state.limited & jnp.all(state.reach <= 1) & (state.damping < 1)

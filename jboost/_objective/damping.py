@@ -23,7 +23,7 @@ from jboost._tree import take_leaves
 WIDE = 128  # times as far a score is moved to see how steep the loss is on both sides
 AVERAGES = 8  # average losses below which the terms of a loss are taken to lie
 SUFFICIENT = 0.25  # of what its slope promises: so much a step that was shortened must lower the loss by
-SHORTEST = 2.0**-96  # of a step: a shorter one is none
+SHORTEST = 2.0**-96  # of a step, or of 1 where that is less: a shorter one is none
 CAP = 2.0**12  # times the loss and all that it could fall by: a row that rises by more makes its leaf rise
 
 
@@ -50,17 +50,20 @@ def shortened(step: Step) -> Float[Array, "leaves k"]:
     whole = jnp.ones((step.leaf_value.shape[0], k), step.leaf_value.dtype)
     rises_at, closed_over = with_explicit_closure(lambda factor: _rises(step, factor), whole)
     closed_over = jax.lax.stop_gradient(closed_over)
+    value = jnp.where(jnp.isfinite(step.leaf_value), step.leaf_value, 0)
+    # Where a loss hardly bends, a step may be as long as floats are.
+    size = jnp.maximum(1, jax.lax.stop_gradient(_of_outputs(step, jnp.abs(value))))
 
     def halve(state: tuple[Array, Array]) -> tuple[Array, Array]:
         # What no halving changes would be computed before the loop, in every round.
         factor, *fixed = jax.lax.optimization_barrier((state[0], *closed_over))
         rises = rises_at(factor, *fixed)
         factor = jnp.where(rises, factor / 2, factor)
-        return jnp.where(factor < SHORTEST, 0, factor), jnp.any(rises)
+        return jnp.where(factor * size < SHORTEST, 0, factor), jnp.any(rises)
 
     start = whole, jax.lax.stop_gradient(may_rise(step))
     factor, _ = kept(jax.lax.while_loop(lambda state: state[1], halve, start))
-    return jnp.where(jnp.isfinite(step.leaf_value), step.leaf_value, 0) * factor
+    return value * factor
 
 
 def may_rise(step: Step) -> Bool[Array, ""]:
@@ -95,7 +98,10 @@ def allowed(step: Step) -> Float[Array, " n"]:
     if leaves.units is not None:
         typical = jnp.minimum(typical, leaves.units.loss)
     rounding = ROUNDING * jnp.finfo(before.value.dtype).eps * (size + typical)
-    return jnp.where(leaves.weight > 0, before.value + (expected + rounding), jnp.inf)
+    most = jnp.where(
+        expected < jnp.inf, before.value + (expected + rounding), jnp.nan
+    )  # no bound: it may rise
+    return jnp.where(leaves.weight > 0, most, jnp.inf)
 
 
 def is_told_by_the_next(loss: Any) -> bool:

@@ -42,8 +42,9 @@ def best_constant_near(
     moved = dataclasses.replace(
         loss, function=Partial(_moved, function=loss.function, by=start), curvature=curvature
     )
-    return start + best_constant(moved, rows, reduce)
+    hidden = dataclasses.replace(rows, y=(rows.y,))  # or the target would tell another place to start from
+    return start + best_constant(moved, hidden, reduce)
 
 
 def _moved(score: Any, y: Any, function: Any, by: Any) -> Any:
-    return function(score + by, y)
+    return function(score + by, y[0])
