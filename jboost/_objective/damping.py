@@ -98,9 +98,8 @@ def allowed(step: Step) -> Float[Array, " n"]:
     if leaves.units is not None:
         typical = jnp.minimum(typical, leaves.units.loss)
     rounding = ROUNDING * jnp.finfo(before.value.dtype).eps * (size + typical)
-    most = jnp.where(
-        expected < jnp.inf, before.value + (expected + rounding), jnp.nan
-    )  # no bound: it may rise
+    # Where floats do not hold what is expected there is no bound: NaN, which no loss stays below.
+    most = jnp.where(expected < jnp.inf, before.value + (expected + rounding), jnp.nan)
     return jnp.where(leaves.weight > 0, most, jnp.inf)
 
 
