@@ -135,23 +135,34 @@ def split_gain(left, right, s):
     return np.maximum(gain, 0)
 
 
+def orders(G, H, s):
+    """Order the categories by mean gradient, of all outputs together and of the four that differ most: [o b]."""
+    g, h = G.sum(axis=1, keepdims=True), H.sum(axis=1, keepdims=True)
+    if G.shape[1] > 1:
+        most = np.argsort(-np.sum(G**2 / (H + s.cat_smooth), axis=0), kind="stable")[:4]
+        g, h = np.append(g, G[:, most], axis=1), np.append(h, H[:, most], axis=1)
+    return np.argsort(g / (h + s.cat_smooth), axis=0, kind="stable").T
+
+
 def candidates(G, H, categorical, s):
-    """List the ways [q b] to send codes right, in the order in which ties are decided. G and H are [b]."""
-    codes = np.arange(len(H))
+    """List the ways [q b] to send codes right, in the order in which ties are decided. G and H are [b k]."""
+    codes, total = np.arange(len(H)), H.sum(axis=1)
+    n_orders = 1
     if not categorical:
         present = codes[1:]
         cuts = [codes > threshold for threshold in codes[:-1]]
     else:
-        present = codes[1:][H[1:] > 0]
+        present = codes[1:][total[1:] > 0]
         if len(present) <= s.max_cat_to_onehot:  # one against the rest
-            cuts = [codes == code for code in present]
+            cuts = [*(codes == code for code in present), codes < 0]
         else:  # Fisher (1958): for one output the best subset is a prefix of the order by mean gradient
-            order = present[np.argsort(G[present] / (H[present] + s.cat_smooth), kind="stable")]
-            cuts = [np.isin(codes, order[first:]) for first in range(1, len(order))]
-        cuts.append(codes < 0)  # nobody, but perhaps missing values (with numbers that is a threshold of 0)
-    missing_sides = (False, True) if H[0] > 0 else (False,)
+            found = [present[order] for order in orders(G[present], H[present], s)]
+            cuts = [np.isin(codes, order[first + 1 :]) for order in found for first in range(len(order))]
+            n_orders = len(found)
+        # The last is nobody, but perhaps missing values (with numbers that is a threshold of 0).
+    missing_sides = (False, True) if total[0] > 0 else (False,)
     ways = [np.where(np.isin(codes, present), cut, side) for cut in cuts for side in missing_sides]
-    return np.array(ways), len(missing_sides)
+    return np.array(ways), len(missing_sides), len(cuts) // n_orders
 
 
 def best_split(sums, categorical, s):
@@ -159,16 +170,17 @@ def best_split(sums, categorical, s):
     n_codes, k = sums.shape[1], sums.shape[-1] // 2
     best = Split(0, n_codes, np.zeros(n_codes, bool), 0.0)  # nobody goes right
     for feature, by_code in enumerate(sums):
-        G, H = by_code[..., :k].sum(axis=(1, 2)), by_code[..., k : 2 * k].sum(axis=(1, 2))
-        ways, n_sides = candidates(G, H, feature in categorical, s)
+        G, H = by_code[..., :k].sum(axis=1), by_code[..., k : 2 * k].sum(axis=1)
+        ways, n_sides, n_cuts = candidates(G, H, feature in categorical, s)
+        H = H.sum(axis=1)
         right = np.tensordot(ways.astype(float), by_code, 1)
         gain = split_gain(by_code.sum(axis=0) - right, right, s).sum(axis=1)
         if gain.max() > best.gain:
-            first = int(gain.argmax())
+            first = int(np.argmax(gain >= (1 - 1e-12) * gain.max()))  # the same two parts may be found twice
             way = ways[first].copy()
             if H[0] == 0:  # no missing row to learn from: missing (and unseen) codes join the heavier child
                 way[H == 0 if feature in categorical else 0] = H[way].sum() > H[~way].sum()
-            best = Split(feature, first // n_sides, way, float(gain[first]))
+            best = Split(feature, first // n_sides % n_cuts, way, float(gain[first]))
     return best
 
 

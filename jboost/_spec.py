@@ -45,7 +45,8 @@ class Spec:
         Rows that each child of a split must hold. Above 1, rows are counted beside g and h.
     max_cat_to_onehot : int
         A categorical feature with at most this many categories in a node is split one against the
-        rest; with more, its categories are sorted by G / (H + cat_smooth) and cut once.
+        rest; with more, its categories are sorted by G / (H + cat_smooth) and cut once. A tree for several
+        outputs tries the order of their sums, and that of each of the four whose gradients differ most.
     n_iter_no_change : int or None
         Stop after this many rounds without a better validation metric. None never stops.
     penalties : {"relative", "absolute"}

@@ -86,13 +86,17 @@ def candidates(sums: np.ndarray, is_category: bool, rules: Rules, layout: Layout
     codes = np.arange(layout.n_codes)
     if is_category:
         pairs = rules.n_pairs
-        g, h = sums[:, 0:pairs:2].sum(axis=1), sums[:, 1:pairs:2].sum(axis=1)
-        present = [code for code in range(1, layout.n_category_codes) if h[code] > 0]
+        by_output, smooth = sums[:, :pairs].T.reshape(-1, 2, len(sums)), float(rules.hyper.cat_smooth)
+        all_outputs = by_output.sum(axis=0)
+        present = [code for code in range(1, layout.n_category_codes) if all_outputs[1, code] > 0]
+        spread = [sum(g[code] ** 2 / (h[code] + smooth) for code in present) for g, h in by_output]
+        most = np.argsort(-np.array(spread), kind="stable")[:4]
         if len(present) <= rules.spec.max_cat_to_onehot:
             sets = [[code] for code in present] + [[]]
         else:
-            present.sort(key=lambda code: g[code] / (h[code] + float(rules.hyper.cat_smooth)))
-            sets = [present[i + 1 :] for i in range(len(present))]
+            sorts_by = [all_outputs, *by_output[most]] if len(by_output) > 1 else [all_outputs]
+            orders = [sorted(present, key=lambda code: g[code] / (h[code] + smooth)) for g, h in sorts_by]
+            sets = [order[i + 1 :] for order in orders for i in range(len(present))]
         rights = [np.isin(codes, chosen) for chosen in sets]
     else:
         rights = [codes > threshold for threshold in range(layout.n_codes - 1)]

@@ -174,6 +174,20 @@ def test_a_known_set_of_categories_beyond_one_word_is_recovered(onehot):
     np.testing.assert_array_equal(np.flatnonzero(right), chosen)
 
 
+def test_categories_of_three_classes_are_told_apart_where_gradients_sum_to_nothing():
+    # G of a category is -2 for its class and 1 for the others. The first class alone has (36 + 9 + 9) / 3, the rest
+    # half as much; every cut of the order of the sums, which are all 0, mixes the classes.
+    histogram = np.zeros((11, 6, 1, 1), np.int32)
+    histogram[1:10, 1::2] = 1
+    histogram[1:10, ::2, 0, 0] = 1 - 3 * np.eye(3, dtype=np.int32)[np.arange(9) % 3]
+    layout = Layout(11, True, (0,), 11)
+    rules = make_rules(np.ones(6), grow_policy="depthwise", reg_lambda=0.0)
+    split, _ = choose(jnp.asarray(histogram), rules, layout, jnp.ones(1, bool))
+    np.testing.assert_allclose(split.gain, [0.5 * (54 / 3 + 54 / 6)], rtol=1e-6)
+    right = np.asarray(routing_table(split, layout))[0, 1:10]
+    np.testing.assert_array_equal(right, np.arange(9) % 3 > 0)
+
+
 def test_smoothing_orders_the_categories():
     # G/H is -4, -1, 5/9 and the rare category comes first; G / (H + 10) is -4/11, -1/2, 5/19 and it comes second.
     # Only then is there a cut with a Hessian of 10 on both sides.

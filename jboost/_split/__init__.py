@@ -57,8 +57,8 @@ def best_split(
     order = None
     if layout.categorical:
         categories = histogram[: layout.n_category_codes, :, :, columns]
-        order = order_categories(categories, rules)
-        found = best_categories(categories, order, columns, rules, layout.has_missing)
+        orders = order_categories(categories, rules)
+        found, order = best_categories(categories, orders, columns, rules, layout.has_missing)
         best = jax.tree.map(lambda every, some: every.at[:, columns].set(some), best, found)
     allowed = jnp.atleast_2d(allowed)
     if rules.spec.symmetric:  # the nodes share a split, so all must allow it

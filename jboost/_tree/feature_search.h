@@ -20,6 +20,7 @@ template <typename T>
 struct Found {
   T gain = -std::numeric_limits<T>::infinity();
   int32_t candidate = 0;
+  int32_t by_output = kAllOutputs;  // of which the categories were sorted
 };
 
 // The searches of one worker, in memory of its own.
@@ -52,29 +53,17 @@ class FeatureSearch {
 
   // Writes what is best in each node, or in the first place what is best for all under symmetric growth.
   void search(int64_t feature, int64_t n_nodes, Found<T>* found) {
-    const bool by_category = p_.is_categorical(feature);
-    Order order{};
-    if (by_category && p_.symmetric) order = order_of(feature, 0, n_nodes);
-    const int64_t n = by_category ? order.n_candidates() : p_.n_codes - 1;  // known so early only if the same for all
-    PairwiseSum<T> together(together_, sides() * whole_lanes(n));
-    for (int64_t node = 0; node < n_nodes; ++node) {
-      found[node] = {};
-      const bool is_empty = !tables_.has(node);
-      if (p_.symmetric) {
-        if (is_empty)
-          std::fill(together.next(), together.next() + sides() * whole_lanes(n), T{0});
-        else
-          write_gains(feature, node, by_category ? &order : nullptr, T{0}, together.next());
-        together.push();
-      } else if (!is_empty) {
-        if (by_category) order = order_of(feature, node, node + 1);
-        const int64_t n_here = write_gains(feature, node, by_category ? &order : nullptr, found[node].gain, gains_);
-        best_candidate(gains_, n_here, p_.rules.has_missing, &found[node].gain, &found[node].candidate);
-      }
+    const int64_t n_found = p_.symmetric ? 1 : n_nodes;
+    for (int64_t i = 0; i < n_found; ++i) {
+      found[i] = {};
+      const int64_t last = p_.symmetric ? n_nodes : i + 1;
+      if (!p_.symmetric && !tables_.has(i)) continue;
+      if (!p_.is_categorical(feature))
+        improve(feature, i, last, nullptr, &found[i]);
+      else
+        search_orders(feature, i, last, &found[i]);
+      if (p_.symmetric && !(found->gain > 0)) *found = {T{0}, 0};
     }
-    if (!p_.symmetric) return;
-    best_candidate(together.result(), n, p_.rules.has_missing, &found->gain, &found->candidate);
-    if (!(found->gain > 0)) *found = {T{0}, 0};
   }
 
   // The sums of a node by code, valid until another is asked for.
@@ -87,16 +76,52 @@ class FeatureSearch {
   }
 
   // The order in which the categories of the nodes [first, last) are cut; valid until the next call.
-  Order order_of(int64_t feature, int64_t first_node, int64_t last_node) {
+  Order order_of(int64_t feature, int64_t first_node, int64_t last_node, int32_t by_output) {
     sum_categories(feature, first_node, last_node);
-    Order order{codes_, 0, false};
-    order_categories(cells_, p_.n_category_codes, p_.rules, p_.cat_smooth, p_.max_cat_to_onehot, keys_, &order);
-    return order;
+    return sorted(by_output);
   }
 
  private:
   static int64_t most_nodes(const Growth<T>& p) { return int64_t{1} << p.depth >> 1; }
   int64_t sides() const { return p_.rules.has_missing ? 2 : 1; }
+
+  // The order of the categories that were summed; valid until the next call.
+  Order sorted(int32_t by_output) {
+    Order order{codes_, 0, false};
+    order_categories(cells_, p_.n_category_codes, p_.rules, p_.cat_smooth, p_.max_cat_to_onehot, by_output, keys_,
+                     &order);
+    return order;
+  }
+  // Tries the categories of the nodes [first, last) in each order, unless each is tried against the rest.
+  void search_orders(int64_t feature, int64_t first_node, int64_t last_node, Found<T>* found) {
+    sum_categories(feature, first_node, last_node);
+    const OrderedBy by = ordered_by(cells_, p_.n_category_codes, p_.rules, p_.cat_smooth);
+    for (int64_t i = 0; i < by.n; ++i) {
+      const Order order = sorted(by.outputs[i]);
+      if (improve(feature, first_node, last_node, &order, found)) found->by_output = by.outputs[i];
+      if (order.one_hot) break;
+    }
+  }
+  // Says whether a candidate gains more than what was found, in a node or in all together, and keeps the best.
+  bool improve(int64_t feature, int64_t first_node, int64_t last_node, const Order* order, Found<T>* found) {
+    Found<T> best;
+    if (p_.symmetric) {
+      const int64_t n = order ? order->n_candidates() : p_.n_codes - 1, size = sides() * whole_lanes(n);
+      PairwiseSum<T> together(together_, size);
+      for (int64_t node = first_node; node < last_node; ++node, together.push())
+        if (tables_.has(node))
+          write_gains(feature, node, order, T{0}, together.next());
+        else
+          std::fill(together.next(), together.next() + size, T{0});
+      best_candidate(together.result(), n, p_.rules.has_missing, &best.gain, &best.candidate);
+    } else {
+      const int64_t n = write_gains(feature, first_node, order, found->gain, gains_);
+      best_candidate(gains_, n, p_.rules.has_missing, &best.gain, &best.candidate);
+    }
+    if (!(best.gain > found->gain)) return false;
+    *found = best;
+    return true;
+  }
 
   // cells_ = the nodes' sums of each category, [code][c].
   void sum_categories(int64_t feature, int64_t first_node, int64_t last_node) {
@@ -114,22 +139,36 @@ class FeatureSearch {
 
   // Writes the gains of a node's candidates, none below the floor, and returns how many there are.
   int64_t write_gains(int64_t feature, int64_t node, const Order* order, T floor, T* gains) {
-    running_sums(cells_of(feature, node), p_.n_codes, tables_.shape.n_words, n_statistics_, sums_, left_,
-                 stride_);
+    const uint64_t* cells = cells_of(feature, node);
+    const int64_t n_words = tables_.shape.n_words;
     int32_t* missing = total_ + n_statistics_;
-    for (int64_t c = 0; c < n_statistics_; ++c) {
-      total_[c] = left_[c * stride_ + p_.n_codes - 1];
-      missing[c] = left_[c * stride_];
-    }
     int64_t n = p_.n_codes - 1;
     if (order) {
-      sum_categories(feature, node, node + 1);
-      n = category_candidates(cells_, *order, total_, missing, n_statistics_, left_, stride_);
+      write_total(cells);
+      n = category_candidates(cells, *order, total_, n_words, n_statistics_, left_, stride_);
+    } else {
+      running_sums(cells, p_.n_codes, n_words, n_statistics_, sums_, left_, stride_);
+      for (int64_t c = 0; c < n_statistics_; ++c) {
+        total_[c] = left_[c * stride_ + p_.n_codes - 1];
+        missing[c] = left_[c * stride_];
+      }
     }
     for (int64_t c = 0; c < n_statistics_; ++c)  // whole vectors are read: nothing is left for the right
       std::fill(left_ + c * stride_ + n, left_ + c * stride_ + whole_lanes(n), total_[c]);
     candidate_gains(Candidates{left_, total_, missing, n, stride_}, p_.rules, floor, gains);
     return n;
+  }
+
+  // Sums the words of all codes to total_, and writes those of the missing values behind it.
+  void write_total(const uint64_t* cells) {
+    const int64_t n_words = tables_.shape.n_words;
+    std::fill(sums_, sums_ + n_words, 0);
+    for (int64_t code = 0; code < p_.n_codes; ++code)
+      for (int64_t p = 0; p < n_words; ++p) sums_[p] += cells[code * n_words + p];
+    for (int64_t c = 0; c < n_statistics_; ++c) {
+      total_[c] = c % 2 ? low(sums_[c / 2]) : high(sums_[c / 2]);
+      total_[n_statistics_ + c] = c % 2 ? low(cells[c / 2]) : high(cells[c / 2]);
+    }
   }
 
   const Growth<T>& p_;

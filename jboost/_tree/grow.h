@@ -206,7 +206,7 @@ class Grower {
     right[p_.n_codes] = 0;
     std::vector<uint8_t> present;
     if (by_category) {
-      const Order order = searches_[0].order_of(feature, first, last);
+      const Order order = searches_[0].order_of(feature, first, last, best.by_output);
       present.assign(p_.n_codes, 0);
       for (int64_t rank = 0; rank < order.n_present; ++rank) {
         right[order.codes[rank]] = goes_right(order, rank, position);
