@@ -124,10 +124,13 @@ class _Run:
         return _progress(self._problem, self.chunks, self.loss, self._to_beat, seconds)
 
     def _spare_memory(self) -> None:
+        if (
+            self._memory_counts and self._holds_few
+        ):  # or the library and each thread of XLA keep what they took
+            library.release_scratch()
+            release_freed()
         if self._memory_counts and len(self.chunks) == 1:
             _compile_in_little_memory(self._problem, self._state)
-        if self._memory_counts and self._holds_few:  # or each thread of XLA keeps what they took
-            release_freed()
 
 
 def _compile_in_little_memory(problem: Problem, state: State) -> None:
