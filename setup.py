@@ -3,7 +3,12 @@
 It needs a C++17 compiler and the headers of the JAX in use; without either, jboost is installed without it.
 """
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from glob import glob
+from os import cpu_count
+from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -51,7 +56,15 @@ class BuildPlainLibrary(build_ext):
             if self.compiler_is_msvc()
             else ["-std=c++17", "-O3", "-g0", "-fvisibility=hidden", *SAME_BITS]
         )
+        self.compiler.compile = partial(compile_at_once, self.compiler.compile)
         super().build_extension(ext)
+
+
+def compile_at_once(compile_all: Callable[..., list[str]], sources: Sequence[str], **options: Any) -> list[str]:
+    """Compile as many files at a time as there are processors: setuptools goes from one to the next."""
+    with ThreadPoolExecutor(cpu_count()) as pool:
+        objects = pool.map(lambda source: compile_all([source], **options), sources)
+        return [name for names in objects for name in names]
 
 
 def extensions():
