@@ -60,7 +60,9 @@ class BuildPlainLibrary(build_ext):
         super().build_extension(ext)
 
 
-def compile_at_once(compile_all: Callable[..., list[str]], sources: Sequence[str], **options: Any) -> list[str]:
+def compile_at_once(
+    compile_all: Callable[..., list[str]], sources: Sequence[str], **options: Any
+) -> list[str]:
     """Compile as many files at a time as there are processors: setuptools goes from one to the next."""
     with ThreadPoolExecutor(cpu_count()) as pool:
         objects = pool.map(lambda source: compile_all([source], **options), sources)
