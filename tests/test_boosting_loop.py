@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -180,7 +181,16 @@ def test_wrong_offsets_are_named(offset, error, message):
         jboost.fit(*arguments(), spec=SMALL, offset=offset)
 
 
-def test_finish_needs_rounds():
-    data, _ = init(*arguments(), spec=SMALL)
+def test_step_and_finish_take_what_init_and_step_give():
+    given: Any = init(*arguments(), spec=SMALL)
+    data, state = given
     with pytest.raises(ValueError, match="rounds must hold at least one round"):
         finish(data, [])
+    with pytest.raises(
+        TypeError, match="rounds must be a Round, or a sequence of them as step returns them, got State"
+    ):
+        finish(data, state)
+    with pytest.raises(
+        TypeError, match="must be a Problem and a State, as init returns them, got State and Problem"
+    ):
+        step(state, data)

@@ -396,6 +396,11 @@ def test_a_loss_of_a_row_must_be_a_real_scalar(function, y):
         resolve_outputs(Loss(function), y)
 
 
+def test_one_column_for_each_class_is_told_to_be_numbers():
+    with pytest.raises(ValueError, match="for classes let y hold their numbers, not a column of each"):
+        resolve_outputs(losses.softmax(3), np.eye(3))
+
+
 @pytest.mark.parametrize(
     "y", [np.float64(3.0), (), (np.zeros(3), np.zeros(4)), np.zeros((2, 2, 2)), np.zeros((2, 0))]
 )

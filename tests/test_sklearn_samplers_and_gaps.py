@@ -102,6 +102,8 @@ def test_wrong_samplers_are_refused():
         regressor(sampler=steepest, subsample=0.5).fit(X, Y)
     with pytest.raises(TypeError, match="sampler must be a function"):
         classifier(sampler=3).fit(X, POSITIVE)
+    with pytest.raises(TypeError, match=r"goss makes one where it is called: give samplers\.goss\(\)"):
+        classifier(sampler=jboost.samplers.goss).fit(X, POSITIVE)
 
 
 # ---------------------------------------------------------------- targets with gaps

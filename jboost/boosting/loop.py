@@ -224,6 +224,9 @@ def step(problem: Problem, state: State) -> tuple[State, Round]:
     >>> int(state.round)
     1
     """
+    if not (isinstance(problem, Problem) and isinstance(state, State)):
+        found = f"{type(problem).__name__} and {type(state).__name__}"
+        raise TypeError(f"problem and state must be a Problem and a State, as init returns them, got {found}")
     return _rounds.step(problem, state)
 
 
@@ -273,6 +276,9 @@ def finish(problem: Problem, rounds: Round | Sequence[Round]) -> Ensemble:
 
 
 def _stack(rounds: Sequence[Round]) -> Round:
+    if not (isinstance(rounds, Sequence) and all(isinstance(one, Round) for one in rounds)):
+        found = type(rounds).__name__
+        raise TypeError(f"rounds must be a Round, or a sequence of them as step returns them, got {found}")
     if not rounds:
         raise ValueError("rounds must hold at least one round, got none")
     stack = jnp.stack if is_traced(list(rounds)) else np.stack

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -150,7 +151,15 @@ def _form_of(name: str, form: str, function: Callable[..., Any], *arguments: Any
     except jax.errors.JAXTypeError as error:
         raise TypeError(NOT_JAX.format(name, error)) from error
     except (TypeError, ValueError, IndexError, AttributeError) as error:
-        raise TypeError(f"{name} must be a function {form}: {error}") from error
+        raise TypeError(f"{name} must be a function {form}: {error}{_of_a_maker(function)}") from error
+
+
+def _of_a_maker(function: Any) -> str:
+    """Say what to do where a function of `jboost.samplers` was given that makes a sampler."""
+    function = function.whole if isinstance(function, Parametrised) else function
+    if not (isinstance(function, FunctionType) and function.__module__.startswith("jboost.samplers")):
+        return ""
+    return f"; {function.__name__} makes one where it is called: give samplers.{function.__name__}()"
 
 
 def _expect(name: str, form: str, found: Any, shape: tuple[int, ...], kinds: str) -> None:
