@@ -19,6 +19,7 @@ ROOMS = [
     "jboost/_fixed_point",
     "jboost/_histogram",
     "jboost/_model/scoring",
+    "jboost/_objective",
     "jboost/_random",
     "jboost/_tree",
     "jboost/_tree/sorted_columns",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import native_library
 import pytest
 
-WITH_THREADS = ("fuzz_histogram", "fuzz_tree", "fuzz_sorted", "fuzz_sums", "fuzz_select")
+WITH_THREADS = ("fuzz_histogram", "fuzz_tree", "fuzz_sorted", "fuzz_sums", "fuzz_select", "fuzz_moves")
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ How far a step is shortened carries no derivative: it is held fixed, as the spli
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +13,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jboost._fixed_point import total
+from jboost._objective import native
 from jboost._objective.derivatives import NOISE, NUDGE, ROUNDING, Expansion, value_by_row
 from jboost._objective.leaf_rules import Newton
 from jboost._objective.leaves import Leaves
 from jboost._runtime.checkpointing import kept
 from jboost._runtime.closures import with_explicit_closure
+from jboost._runtime.library import by_platform
 from jboost._runtime.typing import over_devices
 from jboost._tree import take_leaves
 
@@ -94,13 +97,43 @@ def allowed(step: Step) -> Float[Array, " n"]:
     leaves, before, leaf_value, _ = step
     moved = take_leaves(leaf_value, leaves.leaf)
     expected = (before.g * moved + _bound(step) * before.h * jnp.square(moved)).sum(axis=1)
-    size, typical = jnp.abs(before.value), AVERAGES * jnp.abs(step.mean_loss)
-    if leaves.units is not None:
-        typical = jnp.minimum(typical, leaves.units.loss)
-    rounding = ROUNDING * jnp.finfo(before.value.dtype).eps * (size + typical)
+    rounding = _rounding(step) * (jnp.abs(before.value) + _typical(step))
     # Where floats do not hold what is expected there is no bound: NaN, which no loss stays below.
     most = jnp.where(expected < jnp.inf, before.value + (expected + rounding), jnp.nan)
     return jnp.where(leaves.weight > 0, most, jnp.inf)
+
+
+def moved_and_allowed(step: Step) -> tuple[Float[Array, "n k"], Float[Array, " n"]]:
+    """Return the scores after the step, and the loss that each row may have there."""
+    on_cpu = _moved_in_cpp if native.moves_available() else _moved_in_jax
+    return by_platform(cpu=partial(on_cpu, step), default=partial(_moved_in_jax, step))
+
+
+def _moved_in_jax(step: Step) -> tuple[Float[Array, "n k"], Float[Array, " n"]]:
+    return step.leaves.score + take_leaves(step.leaf_value, step.leaves.leaf), allowed(step)
+
+
+def _moved_in_cpp(step: Step) -> tuple[Float[Array, "n k"], Float[Array, " n"]]:
+    """Do so in one pass over the rows, from the derivatives that the tree was grown with: g and h need not be kept."""
+    leaves, before, leaf_value, _ = step
+    (n, k), (g, h, *_), units = leaves.score.shape, leaves.derivatives, leaves.units
+    ones = jnp.ones(k, g.dtype)
+    of_g_and_h = jnp.stack([ones, ones] if units is None else [units.of_g, units.of_h])
+    numbers = jnp.stack([_bound(step), _typical(step), jnp.asarray(_rounding(step))]).astype(g.dtype)
+    leaf = leaves.leaf.reshape(n, -1)
+    return native.move_scores(
+        leaves.score, leaf, leaf_value, g, h, before.value, leaves.weight, of_g_and_h, numbers
+    )
+
+
+def _rounding(step: Step) -> float:
+    return ROUNDING * float(jnp.finfo(step.before.value.dtype).eps)
+
+
+def _typical(step: Step) -> Float[Array, ""]:
+    """Return a loss beside which that of a row is rounded."""
+    typical, units = AVERAGES * jnp.abs(step.mean_loss), step.leaves.units
+    return typical if units is None else jnp.minimum(typical, units.loss)
 
 
 def is_told_by_the_next(loss: Any) -> bool:

@@ -18,7 +18,7 @@ from jboost import _devices
 from jboost._bins import BinEdges
 from jboost._model.scoring import sum_rounds
 from jboost._objective.cover import leaf_cover
-from jboost._objective.damping import Step, allowed, is_told_by_the_next, may_rise, shortened
+from jboost._objective.damping import Step, is_told_by_the_next, may_rise, moved_and_allowed, shortened
 from jboost._objective.derivatives import Expansion, derivatives_by_row, value_by_row
 from jboost._objective.leaves import Derivatives, Leaves, weighted_derivatives, with_cross
 from jboost._objective.rows import Rows
@@ -199,8 +199,7 @@ def try_step(problem: Problem, state: State, most: Float[Array, " n"] | None = N
     before = before._replace(value=counted(before.value, rows, most))
     mean_loss = mean_of(before.value, rows)
     at_leaves = leaves, before, mean_loss, cover[1], state.round
-    leaf_value, rises, most = _fill(*at_leaves, problem.shortens, is_told_later=most is not None)
-    score = state.score + take_leaves(leaf_value, leaf)
+    leaf_value, score, rises, most = _fill(*at_leaves, problem.shortens, is_told_later=most is not None)
     valid_score, metric = _validate(problem, state, tree, leaf_value, score)
     sound = _is_sound(derivatives)
     if unseen is not None:
@@ -228,8 +227,8 @@ def _move_models(
     """
     own = leaves_of_models(unseen, leaves)
     _, count = leaf_cover(own, drawn_by_hyper=False)
-    value, rises, _ = _fill(own, unseen.before, mean_loss, count, n_rounds, problem.shortens)
-    return own.score + take_leaves(value, own.leaf), rises, _is_sound(own.derivatives)
+    filled = _fill(own, unseen.before, mean_loss, count, n_rounds, problem.shortens)
+    return filled.score, filled.rises, _is_sound(own.derivatives)
 
 
 def _is_sound(derivatives: Derivatives) -> Bool[Array, ""]:
@@ -353,6 +352,15 @@ def _grow(
     return dataclasses.replace(tree, gain=tree.gain * of_gain), leaf
 
 
+class _Filled(NamedTuple):
+    """The leaves of a round, and where they lead."""
+
+    leaf_value: Float[Array, "leaves k"]
+    score: Float[Array, "n k"]
+    rises: Bool[Array, ""]  # whether the loss of a leaf may that should not
+    most: Float[Array, " n"] | None  # what the loss of a row may be, if the next round is to tell
+
+
 def _fill(
     leaves: Leaves,
     before: Expansion,
@@ -361,10 +369,10 @@ def _fill(
     n_rounds: Array,
     shortens: bool,
     is_told_later: bool = False,
-) -> tuple[Float[Array, "leaves k"], Bool[Array, ""], Float[Array, " n"] | None]:
-    """Find the values of the leaves, and say whether the loss of one may rise that should not.
+) -> _Filled:
+    """Find the values of the leaves and move the scores by them.
 
-    If the next round is to tell, say what the loss of a row may be there, and whether one rose in the round before.
+    If the next round is to tell whether a loss rose in this one, it is said here whether one rose in the round before.
     """
     rule, no = leaves.loss.leaf, jnp.asarray(False)
     known = leaves.of_all_rows() if rule.needs_all_rows else leaves
@@ -372,16 +380,14 @@ def _fill(
     # Whatever reads the scores comes before they are moved: XLA would copy them first if the loss did not.
     last = n_rounds + jnp.isnan(mean_loss).astype(n_rounds.dtype)
     leaf_value = _as_stored(leaves.hyper.learning_rate * values, last)
-    if not getattr(rule, "descends", False):
-        return leaf_value, no, None
-    step = Step(leaves, before, leaf_value, mean_loss)
-    if shortens:
-        return shortened(step), no, None
-    return (
-        (leaf_value, jnp.isnan(mean_loss), allowed(step))
-        if is_told_later
-        else (leaf_value, may_rise(step), None)
-    )
+    step, descends = Step(leaves, before, leaf_value, mean_loss), getattr(rule, "descends", False)
+    if descends and is_told_later:
+        score, most = moved_and_allowed(step)
+        return _Filled(leaf_value, score, jnp.isnan(mean_loss), most)
+    rises = may_rise(step) if descends and not shortens else no
+    if descends and shortens:
+        leaf_value = shortened(step)
+    return _Filled(leaf_value, leaves.score + take_leaves(leaf_value, leaves.leaf), rises, None)
 
 
 def _without_empty(
