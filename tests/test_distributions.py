@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 from dataclasses import replace
+from decimal import Decimal, localcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -415,6 +416,65 @@ def test_a_negative_binomial_of_large_size_is_poissons(what):
                     assert_allclose(found.cdf(jnp.asarray(count)), expected.cdf(count), atol=tolerance)
                 else:
                     assert (np.asarray(found.quantile(0.5)) == expected.ppf(0.5)).all()
+
+
+def _slope_by_log_size(log_mean: float, log_size: float, y: int) -> float:
+    """Return the derivative of a negative binomial log probability, with fifty digits."""
+    with localcontext() as context:
+        context.prec = 50
+        mean, r = Decimal(float(np.float32(log_mean))).exp(), Decimal(float(np.float32(log_size))).exp()
+        steps = sum((1 / (r + i) for i in range(y)), Decimal(0))
+        return float(r * (steps + (r / (r + mean)).ln() + 1 - (r + y) / (r + mean)))
+
+
+def test_the_slope_by_a_large_size_has_its_digits():
+    """Where a negative binomial is nearly Poisson's, what is left of the slope is no rounding."""
+    slope = jax.jit(jax.vmap(jax.grad(d.negative_binomial.log_prob)))
+    for log_mean in (-4.6, 0.0, 3.0):
+        for log_size in (-5.0, 2.0, 5.0, 10.0, 19.4):
+            y = np.array([0, 1, 5, 100])
+            ours = slope(np.tile(np.float32([log_mean, log_size]), (4, 1)), y.astype(np.float32))[:, 1]
+            assert_allclose(ours, [_slope_by_log_size(log_mean, log_size, int(one)) for one in y], rtol=2e-3)
+
+
+def test_the_slope_by_large_degrees_of_freedom_has_its_digits():
+    slope = jax.vmap(jax.grad(d.student_t().log_prob))
+    score = np.array([[0.0, 0.0, log_df] for log_df in (2, 8, 12, 19)])
+    for z in (-3.0, 0.5, 4.0):
+        ours = slope(jnp.asarray(score, jnp.float32), jnp.full(4, z, jnp.float32))[:, 2]
+        # of z^4 - 2 z^2 - 1 over 4 df, the first term in 1 / df of the log density
+        assert_allclose(ours[2:], -(z**4 - 2 * z**2 - 1) / 4 / np.exp(score[2:, 2]), rtol=3e-4)
+        with jax.enable_x64(True):
+            assert_allclose(ours[:2], slope(jnp.asarray(score), jnp.full(4, z))[:2, 2], rtol=1e-4)
+
+
+def test_rare_counts_are_learned_beside_a_size_that_runs_off():
+    """Four ones among zeros: the best size is infinite, and the mean is learned as by Poisson's."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 4)), np.zeros(400)
+    y[:4] = 1
+    spec = Spec(n_estimators=25, max_depth=3)
+    _, alone = jboost.fit(d.poisson.loss(), X, y, spec=spec)
+    _, history = jboost.fit(d.negative_binomial.loss(), X, y, spec=spec)
+    assert alone.train_loss[-1] < 0.5 * alone.train_loss[0]
+    assert_allclose(history.train_loss, alone.train_loss, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["negative_binomial", "student_t"])
+def test_what_has_run_off_is_finite(name):
+    """Far beyond the floats of its logarithm, as trees may take it."""
+    distribution = d.negative_binomial if name == "negative_binomial" else d.student_t()
+    at = jnp.zeros(distribution.n_parameters).at[-1].set(200.0)
+    found = distribution(at[None])
+    numbers = (
+        distribution.log_prob(at, 2.0),
+        jax.grad(distribution.log_prob)(at, 2.0),
+        found.sample(jax.random.key(0)),
+    )
+    assert all(np.isfinite(one).all() for one in (*numbers, found.fisher(), found.cdf(jnp.array([2.0]))))
+    limit = stats.poisson(1) if name == "negative_binomial" else stats.norm()
+    density = limit.logpmf(2) if name == "negative_binomial" else limit.logpdf(2)
+    assert_allclose(numbers[0], density, rtol=1e-5)
 
 
 def test_a_mixture_starts_from_parts_of_its_own():

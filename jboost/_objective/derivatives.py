@@ -210,11 +210,15 @@ def _advice_on_base(base: Any, given: bool) -> str:
 
 
 def _run_off(base: Any) -> Iterator[tuple[int, float]]:
-    """Find outputs that the search for the best constant took to the last place that floats reach: a logarithm."""
+    """Find outputs that the search for the best constant took to the last place that floats, or squares, reach.
+
+    There they are logarithms.
+    """
     base = np.ravel(np.asarray(base))
     edge = np.log(np.finfo(base.dtype).max)
     for output, score in enumerate(base.tolist()):
-        if base.size > 1 and 0.9 * edge < abs(score) < 1.2 * edge:
+        of_edge = abs(score) / edge
+        if base.size > 1 and (0.9 < of_edge < 1.2 or 0.45 < of_edge < 0.6):
             yield output, score
 
 

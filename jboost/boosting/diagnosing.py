@@ -35,6 +35,8 @@ SAME_STEP = 1e-3  # relative: rows that want steps so alike need no split
 RISEN = 1e-4  # relative: less may be rounding
 RISEN_OF_DRAWN = 0.1  # or chance, where not all rows take part in a round
 FAR = 16  # times: units at a base score that is given may differ so much from those at the best constant
+LONG = 10  # times 1 / learning_rate: in so many rounds a fit should come near the end of its way
+STEADY = 0.9  # of what the first third of the rounds lowers the loss by: where the last third still does
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
 
@@ -260,6 +262,32 @@ def warn_if_loss_rose(problem: Problem, rounds: Round, loss: Any) -> None:
             f"the training loss ended at {float(loss):.6g}, above the {history[0]:.6g} that the base score has; lower "
             "Hyper.learning_rate, which should be at most 1, or raise Hyper.subsample or Hyper.reg_lambda"
         )
+
+
+def warn_if_steps_are_short(problem: Problem, rounds: Round, loss: Any) -> None:
+    """Say so where the training loss falls as slowly, after many rounds, as at the start: the way is much longer."""
+    history = np.append(np.asarray(rounds.train_loss, np.float64), float(loss))
+    n_rounds, third = len(history) - 1, (len(history) - 1) // 3
+    is_long = n_rounds * float(problem.hyper.learning_rate) >= LONG
+    if (
+        problem.loss.adapt is not None
+        or not rounds.tree.gain.any()
+        or not is_long
+        or not np.isfinite(history).all()
+    ):
+        return
+    first, last = history[0] - history[third], history[-1 - third] - history[-1]
+    if np.ptp(history) == 0:
+        said = f"stayed at {history[0]:.6g}"
+    elif first > 0 and last >= STEADY * first:
+        said = f"fell by {first:.3g} in the first {third} rounds, by {last:.3g} in the last ones, to {history[-1]:.6g}"
+    else:
+        return
+    warn(
+        f"the training loss {said}: the way is much longer than the steps. A loss whose width is a number, as "
+        "huber(1.0), needs a larger one, or huber(), which follows the residuals; else raise Hyper.learning_rate or "
+        "Spec.n_estimators"
+    )
 
 
 def _sums_in_units(units: Units, g: Any, h: Any, weight: Any) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from jboost._runtime.typing import is_traced, kept_concrete
 from jboost._spec import Hyper, Spec
 from jboost.boosting.callbacks import check_callbacks
 from jboost.boosting.chunks import begin_to_compile, drive
-from jboost.boosting.diagnosing import warn_if_loss_rose, warn_if_nothing_was_split
+from jboost.boosting.diagnosing import warn_if_loss_rose, warn_if_nothing_was_split, warn_if_steps_are_short
 from jboost.boosting.loop import finish, prepare
 from jboost.boosting.on_host import check_not_traced, watch_on_host
 from jboost.boosting.rounds import run, train_loss
@@ -164,6 +164,7 @@ def _fit(
         rounds, loss_after = drive(problem, begun.pop(), verbose, functions, watch)
         if init_model is None:
             warn_if_loss_rose(problem, rounds, loss_after)
+            warn_if_steps_are_short(problem, rounds, loss_after)
         # Patience is no part of what only the host measures.
         problem = dataclasses.replace(problem, spec=spec)
         rounds, history = cut_after_best(problem, rounds, loss_after, best_metric)

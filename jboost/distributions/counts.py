@@ -13,7 +13,13 @@ from jax.tree_util import Partial
 from jboost._objective.domains import check_non_negative
 from jboost.distributions.distribution import Distribution
 from jboost.distributions.inverting import smallest_count
-from jboost.distributions.special import curvature_of_gamma, stirling_gap
+from jboost.distributions.special import (
+    LARGEST_LOG,
+    curvature_of_gamma,
+    stirling_gap,
+    stirling_step,
+    times_log1p,
+)
 from jboost.losses import poisson as poisson_loss
 
 
@@ -80,16 +86,22 @@ poisson = Distribution(
 )
 
 
+def _concentration(score: Any) -> Any:
+    # It may run off, and from there on it is a Poisson distribution to the last digit.
+    return jnp.exp(jnp.minimum(score[1], LARGEST_LOG))
+
+
 # p = Gamma(y + r) / (Gamma(r) y!) (r / (r + m))^r (m / (r + m))^y, scores log m and log r; variance m + m^2 / r.
 # Written so that r may be large: there it is the Poisson distribution.
 def _negative_binomial_log_prob(score: Any, y: Any) -> Any:
-    mean, r = jnp.exp(score)
-    ratio = (y + r) * jnp.log1p((y - mean) / (r + mean))
-    return y * score[0] + ratio - y + stirling_gap(r) - stirling_gap(y + r) - gammaln(y + 1)
+    mean, r = jnp.exp(score[0]), _concentration(score)
+    x = (y - mean) / (r + mean)
+    ratio = times_log1p(y + r, x, (y - mean) * (1 + x), jnp.log(y + r) - jnp.log(r + mean)) - y
+    return y * score[0] + ratio + stirling_step(r, y) - gammaln(y + 1)
 
 
 def _negative_binomial_parameters(score: Any) -> Any:
-    return {"mean": jnp.exp(score[0]), "concentration": jnp.exp(score[1])}
+    return {"mean": jnp.exp(score[0]), "concentration": _concentration(score)}
 
 
 def _negative_binomial_variance(score: Any) -> Any:
@@ -107,7 +119,8 @@ def _negative_binomial_cdf(score: Any, y: Any) -> Any:
 
 def _negative_binomial_sample(score: Any, key: Any) -> Any:
     of_rate, of_count = jax.random.split(key)
-    rate = jax.random.gamma(of_rate, jnp.exp(score[1])) * jnp.exp(score[0] - score[1])
+    r = _concentration(score)
+    rate = jax.random.gamma(of_rate, r) / r * jnp.exp(score[0])
     return jnp.asarray(jax.random.poisson(of_count, rate), score.dtype)
 
 
@@ -115,8 +128,8 @@ def _negative_binomial_sample(score: Any, key: Any) -> Any:
 # for which there is no formula, and the same for a large r or a large mean
 def _negative_binomial_fisher(score: Any) -> Any:
     share = jax.nn.sigmoid(score[0] - score[1])
-    of_mean = jnp.exp(score[1]) * share
-    return jnp.diag(jnp.stack([of_mean, curvature_of_gamma(jnp.exp(score[1])) * jnp.square(share)]))
+    of_mean = jnp.exp(score[0]) * jax.nn.sigmoid(score[1] - score[0])
+    return jnp.diag(jnp.stack([of_mean, curvature_of_gamma(_concentration(score)) * jnp.square(share)]))
 
 
 negative_binomial = Distribution(

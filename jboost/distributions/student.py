@@ -15,7 +15,7 @@ from jboost._objective.domains import check_real, real_argument, with_number
 from jboost._objective.rows import Rows
 from jboost.distributions.distribution import Distribution
 from jboost.distributions.inverting import inverse, search_standard
-from jboost.distributions.special import stirling_gap
+from jboost.distributions.special import LARGEST_LOG, stirling_step, times_log1p
 from jboost.distributions.standard import LOG_ROOT_2PI
 
 LARGE = 40.0  # degrees of freedom from which on a series has more digits
@@ -72,7 +72,7 @@ def _at_start(rows: Rows, reduce: Any) -> Any:
 
 
 def _df(score: Any, df: Any) -> Any:
-    return 1 + jnp.exp(score[2]) if df is None else jnp.asarray(df, score.dtype)
+    return 1 + jnp.exp(jnp.minimum(score[2], LARGEST_LOG)) if df is None else jnp.asarray(df, score.dtype)
 
 
 def _residual(score: Any, y: Any) -> Any:
@@ -80,13 +80,17 @@ def _residual(score: Any, y: Any) -> Any:
 
 
 def _log_prob(score: Any, y: Any, df: Any = None) -> Any:
-    half = _df(score, df) / 2
-    bend = jnp.log1p(jnp.square(_residual(score, y)) / (2 * half))
+    half, square = _df(score, df) / 2, jnp.square(_residual(score, y))
     # Gamma(half + 1/2) / Gamma(half) sqrt(half), whose logarithms are large
-    top = half + 0.5
-    ratio = top * jnp.log1p(0.5 / half) - 0.5
-    ratio = ratio + stirling_gap(half) - stirling_gap(top)
-    return ratio - LOG_ROOT_2PI - top * bend - score[1]
+    ratio = _power(half, 0.5) - 0.5 + stirling_step(half, 0.5)
+    return ratio - LOG_ROOT_2PI - _power(half, square / 2) - score[1]
+
+
+def _power(half: Any, a: Any) -> Any:
+    """Return (half + 1/2) log(1 + a / half), which is a for a large half."""
+    x = a / half
+    logarithm = jnp.log1p(x)
+    return times_log1p(half, x, a, logarithm) + 0.5 * logarithm
 
 
 def _parameters(score: Any, df: Any = None) -> Any:
