@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ import pytest
 
 import jboost
 from jboost import GroupLoss, Hyper, Loss, Metric, Spec, losses, metrics, sweep
+from jboost.tuning import sweeping
 from jboost.tuning.folds import held_out
 
 N = 300
@@ -352,3 +354,48 @@ def test_targets_whose_squares_are_no_floats_give_the_same_bits(metric):
         np.testing.assert_allclose(
             far.metric, np.ldexp(np.float64(known.metric), power * exponent), rtol=1e-6
         )
+
+
+@pytest.mark.parametrize("kind", ["matrices of rows", "histograms of levels"])
+def test_so_many_run_at_a_time_as_their_largest_arrays_fit(kind, monkeypatch):
+    """Of a Hessian for each row and of the histograms that JAX holds, not of scores alone."""
+    X, y = rows("class")
+    widths = []
+
+    def record(shared, members, width, ended, progress, keeps):
+        widths.append(width)
+        raise StopIteration
+
+    monkeypatch.setattr(sweeping, "run_all", record)
+    of_many = Hyper(learning_rate=np.linspace(0.1, 0.5, 16))
+    spec, memory = Spec(n_estimators=2, max_depth=6), 4 * 2**20
+    if kind == "matrices of rows":
+        loss, largest = replace(losses.softmax(30), hessian="full"), 4 * N * 30 * 30
+        context = contextlib.nullcontext()
+    else:
+        loss, largest = losses.softmax(3), 4 * 33 * 6 * 2**5 * X.shape[1]
+        context = jboost.plain_jax()
+    with context, pytest.raises(StopIteration):
+        sweep(loss, jboost.bin_features(X, 32), y, hyper=of_many, spec=spec, folds=4, memory=memory)
+    assert 1 <= widths[0] <= memory / largest
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="a wide device runs all side by side")
+def test_members_that_have_ended_are_not_run_beside_the_last_ones():
+    """Twelve settings end in the first call; the last one makes all its rounds in a block of four."""
+    X, y = rows()
+    calls = []
+
+    def counted(score, y, weight):
+        jax.debug.callback(calls.append, score[0])
+        return jnp.average(jnp.square(score - y), weights=weight)
+
+    rates = Hyper(learning_rate=np.array([1.0] * 12 + [0.003]))
+    spec = Spec(n_estimators=160, max_depth=2, n_iter_no_change=2)
+    mask = (np.arange(N) % 3 == 0)[None]
+    found = sweep(losses.squared_error, X, y, hyper=rates, spec=spec, folds=mask, metric=counted)
+    jax.effects_barrier()
+    n_rounds = (~np.isnan(found.metric)).sum(axis=2)[:, 0]
+    assert n_rounds[:12].max() <= 32
+    assert n_rounds[12] == 160
+    assert len(calls) <= 32 * 16 + (160 - 32) * 4 + 64  # and some to try the metric

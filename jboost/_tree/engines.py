@@ -49,6 +49,8 @@ class Engine(NamedTuple):
         Whether it wants the rows of each column by rising code, beside their codes: [f n 2].
     bundled : bool
         Whether it can read features in bundles.
+    by_level : bool
+        Whether JAX holds the histograms of a level, so that fits under `vmap` have theirs at the same time.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Engine(NamedTuple):
     grouped: bool
     sorted: bool = False
     bundled: bool = False
+    by_level: bool = False
 
 
 def choose_engine(
@@ -81,7 +84,7 @@ def choose_engine(
     if layout is not None and spec.n_candidates is not None and spec.n_candidates < layout.n_codes - 1:
         engine = _engine_for(spec, growth, divided, proposed_layout(spec, layout), n_rows)
         name = f"{engine.name}, on candidates proposed for each tree"
-        return Engine(name, grow_on_proposals(engine, arrange), grouped=False)
+        return Engine(name, grow_on_proposals(engine, arrange), grouped=False, by_level=engine.by_level)
     return _engine_for(spec, growth, divided, layout, n_rows)
 
 
@@ -182,8 +185,14 @@ def _grow_by_platform(
 
 WHOLE_TREE = Engine("a whole tree in C++", _grow_whole, grouped=True, bundled=True)
 SORTED = Engine("a whole tree in C++ from sorted columns", _grow_sorted, grouped=False, sorted=True)
-BY_PLATFORM = Engine("a whole tree in C++ on a CPU, by level elsewhere", _grow_by_platform, grouped=False)
-BY_LEVEL = Engine(
-    "by level in JAX, with histograms and sums in C++", grow_by_level, grouped=False, bundled=True
+BY_PLATFORM = Engine(
+    "a whole tree in C++ on a CPU, by level elsewhere", _grow_by_platform, grouped=False, by_level=True
 )
-PLAIN = Engine("by level in plain JAX", grow_by_level, grouped=False, bundled=True)
+BY_LEVEL = Engine(
+    "by level in JAX, with histograms and sums in C++",
+    grow_by_level,
+    grouped=False,
+    bundled=True,
+    by_level=True,
+)
+PLAIN = Engine("by level in plain JAX", grow_by_level, grouped=False, bundled=True, by_level=True)

@@ -45,6 +45,7 @@ from jboost.tuning.result import Sweep
 
 MEMORY = 2**30  # bytes that the members that run at a time may take
 ARRAYS = 12  # of one number for each row and output that a member has at a time, about
+HISTOGRAMS = 3  # of the last level: those of the level before, its own, and their candidates
 MOST_MEMBERS = 64  # at a time
 
 
@@ -295,8 +296,21 @@ def run_members(
 
 def _width(problem: Problem, memory: int, n_members: int) -> int:
     """Return how many members run at a time."""
-    of_one = problem.train.weight.nbytes * (problem.loss.n_outputs or 1) * ARRAYS
-    return int(np.clip(memory // of_one, 1, min(n_members, MOST_MEMBERS)))
+    return int(np.clip(memory // _bytes_of_one(problem), 1, min(n_members, MOST_MEMBERS)))
+
+
+def _bytes_of_one(problem: Problem) -> int:
+    """Return about how much memory a member takes of its own."""
+    weight, k, spec = problem.train.weight, problem.loss.n_outputs or 1, problem.spec
+    found = ARRAYS * weight.nbytes * k
+    if problem.loss.hessian == "full":
+        found += 2 * weight.nbytes * k**2
+    if problem.engine.by_level:
+        n_codes = min(problem.layout.n_codes, spec.n_candidates or problem.layout.n_codes)
+        n_outputs = min(k, spec.sketch_size or k)
+        n_sums = n_outputs * (n_outputs + 3) // 2 if spec.crosses_outputs else 2 * n_outputs
+        found += HISTOGRAMS * 4 * n_codes * n_sums * 2 ** (spec.max_depth - 1) * problem.usable.size
+    return found
 
 
 def _fit_again(
