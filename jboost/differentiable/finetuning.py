@@ -311,9 +311,9 @@ def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> No
         if last == 0:
             found = losses[0] if not of_loss else f"one that is not, where the loss is {losses[0]}"
             raise ValueError(
-                f"loss: the {what} must be finite at the scores of model, got {found}; write the loss without overflow, "
-                "0/0 or a root or logarithm at 0 (also on the side of a jnp.where that is not taken), and check that y "
-                "lies in its domain"
+                f"loss: the {what} must be finite at the scores of model, got {found}; write the loss without "
+                "overflow, 0/0 or a root or logarithm at 0 (also on the side of jnp.where that is not taken), and "
+                "check that y lies in its domain"
             )
         warn(
             f"the {what} was no longer finite after step {last}: the model has the numbers of step "
