@@ -291,8 +291,14 @@ def test_an_interrupt_keeps_the_best_so_far(n_calls, monkeypatch):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (lambda s, y: jnp.log(s - 1e9), "the loss must be finite"),
-        (lambda s, y: jnp.sqrt(0 * (s - y)), "the gradient of the loss must be"),
+        (
+            lambda s, y: jnp.log(s - 1e9),
+            "^loss: the loss must be finite at the scores of model, got nan; write",
+        ),
+        (
+            lambda s, y: 0.5 + jnp.sqrt(0 * (s - y)),
+            "^loss: the gradient of the loss must be .* not, where the loss is 0.5; write",
+        ),
     ],
 )
 def test_a_model_that_is_no_start_is_refused(loss, message):

@@ -334,8 +334,14 @@ def test_wrong_groups_are_named(options, error, message):
 def test_wrong_losses_are_told_what_they_should_be():
     with pytest.raises(TypeError, match=r"loss must be a function loss\(score \[m\], y, mask\) -> scalar"):
         fit(GroupLoss(lambda score, y: jnp.sum(score)), groups=IDS)
-    with pytest.raises(ValueError, match="loss must return a real scalar"):
+    with pytest.raises(
+        ValueError, match=r"loss must return a real scalar .* a sum over the rows \(jnp.sum\)$"
+    ):
         fit(BatchLoss(lambda score, y, weight: score))
+    for number in (0.0, np.nan):
+        flat = BatchLoss(lambda s, y, w: jnp.sum(w * (s - y) ** 2), curvature=lambda s, y, w, c=number: c * s)
+        with pytest.raises(ValueError, match="here it is the curvature that the loss brings"):
+            fit(flat)
     with pytest.raises(ValueError, match=r"hessian must be .* for a GroupLoss"):
         GroupLoss(lambda s, y, mask: jnp.sum(s), n_outputs=2, hessian="full")
     assert dataclasses.replace(BatchLoss(of_batch(losses.logistic.function)), name="x").name == "x"

@@ -268,6 +268,10 @@ def test_what_does_not_fit_is_named():
             soften(model, wrong)
     with pytest.raises(TypeError, match=r"model must be a jboost\.Ensemble"):
         soften(soft, 0.1)
+    with pytest.raises(
+        TypeError, match="got SoftEnsemble: call it with X for its scores, or make it hard by"
+    ):
+        jboost.predict(soft, X)
     with pytest.raises(TypeError, match=r"soft must be a jboost\.differentiable\.SoftEnsemble"):
         harden(hard)
     with pytest.raises(TypeError, match="X must be features as they are"):

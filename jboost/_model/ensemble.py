@@ -295,6 +295,8 @@ def name_kind(given: Any) -> str:
         return f"{name}: pass its attribute model_"
     if hasattr(given, "get_params"):
         return f"{name} that was not fitted"
+    if hasattr(given, "temperature"):
+        return f"{name}: call it with X for its scores, or make it hard by jboost.differentiable.harden"
     if hasattr(given, "predict"):
         return f"{name}, a model of another kind with a method predict of its own"
     return name

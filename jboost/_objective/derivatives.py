@@ -269,6 +269,8 @@ def _largest_sum(dtype: Any) -> float:
 def _advice(loss: Any, about_hessian: bool) -> str:
     if not about_hessian or loss.hessian == "first_order":
         return ""
+    if loss.curvature is not None:
+        return "; here it is the curvature that the loss brings: mend that, or leave it out"
     if loss.needs_all_rows:
         return f'; use {type(loss).__name__}(..., hessian="first_order"), or give a curvature'
     return '; use Loss(..., hessian="first_order"), with leaf=Quantile(level) for an absolute or pinball loss'

@@ -82,14 +82,16 @@ def _try(loss: Any, n_outputs: int | None, y: Any) -> Any:
         of_row = "y" if type(loss) in _SIGNATURES else "one row of y"
         raise ValueError(
             f"loss must return a real scalar{scope} (a score of shape {score.shape} and {of_row}); "
-            f"{loss.name or loss.function!r} returned {value}" + _way_to_a_scalar(value)
+            f"{loss.name or loss.function!r} returned {value}" + _way_to_a_scalar(value, scope)
         )
     return program
 
 
-def _way_to_a_scalar(value: Any) -> str:
+def _way_to_a_scalar(value: Any, scope: str) -> str:
     if getattr(value, "shape", ()) == ():
         return ""
+    if not scope:
+        return "; return a sum over the rows (jnp.sum)"
     return "; return a sum over the outputs (jnp.sum), and for classes let y hold their numbers, not a column of each"
 
 

@@ -20,6 +20,7 @@ from jboost._runtime.typing import as_array, is_traced, kept_concrete
 EXTREME_WEIGHT = 1e12
 BLOCK_ROWS = 2**14  # of y at a time, so that what is computed of them stays in the cache
 LOST_SHARE = 1e-3  # of the spread of y; rounding to float32 that loses more than this deserves a warning
+GAPS = "; leave out rows without a target, or give a jboost.Loss(..., allow_nan=True) whose function passes over gaps"
 
 
 def as_target(y: Any, name: str, allow_nan: bool = False) -> Any:
@@ -214,7 +215,8 @@ def _as_leaf(leaf: Any, name: str, allow_nan: bool) -> Array:
     if isinstance(array, np.ndarray):
         good = np.isfinite(array) | np.isnan(array) if allow_nan else np.isfinite(array)
         if not good.all():
-            raise ValueError(f"{name} must be finite, got {first_bad(array, good)}")
+            cure = "" if allow_nan or not np.isnan(array[~good]).any() else GAPS
+            raise ValueError(f"{name} must be finite, got {first_bad(array, good)}{cure}")
         _warn_of_lost_digits(array, name)
     return as_array(given, float)
 

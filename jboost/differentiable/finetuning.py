@@ -309,7 +309,12 @@ def _warn(task: Task, state: Any, losses: np.ndarray, metrics: np.ndarray) -> No
     if not (of_loss and of_gradient):
         last = int(state.step) - 1
         if last == 0:
-            raise ValueError(f"the {what} must be finite at the scores of model, got {losses[0]} there")
+            found = losses[0] if not of_loss else f"one that is not, where the loss is {losses[0]}"
+            raise ValueError(
+                f"loss: the {what} must be finite at the scores of model, got {found}; write the loss without "
+                "overflow, 0/0 or a root or logarithm at 0 (also on the side of jnp.where that is not taken), and "
+                "check that y lies in its domain"
+            )
         warn(
             f"the {what} was no longer finite after step {last}: the model has the numbers of step "
             f"{int(state.best_step)}; {way_out}",
