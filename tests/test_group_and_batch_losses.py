@@ -167,6 +167,17 @@ def test_a_ranking_is_learned_and_starts_from_nothing():
     assert history.train_loss[-1] < 0.5 * history.train_loss[0]
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6, 1e9])
+def test_a_batch_loss_starts_where_a_loss_of_rows_does(unit):
+    """Far from 0 in units of a first step, and near it in those of its spread."""
+    rng = np.random.default_rng(0)
+    y = unit * (0.04 + rng.normal(size=300))
+    loss = jboost.BatchLoss(lambda score, y, weight: jnp.sum(weight * jnp.square(score - y)))
+    model, _ = jboost.fit(loss, np.zeros((300, 1)), y, spec=jboost.Spec(n_estimators=0))
+    np.testing.assert_allclose(model.base, [y.mean()], rtol=1e-4)
+
+
+
 @pytest.mark.parametrize("n", [48, *(pytest.param(n, marks=pytest.mark.slow) for n in (60, 300))])
 def test_a_ranking_starts_from_nothing_whatever_the_weights(n):
     rng = np.random.default_rng(n)

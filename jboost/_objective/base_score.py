@@ -131,7 +131,7 @@ def _place_of_target(loss: Any, rows: Rows, share: Array, reduce: Reduce | None)
     m = int(np.prod(shape[1:]))
     is_score = shape[1:] == () or (len(shape) == 2 and loss.n_outputs is not None)
     nowhere = jnp.zeros(k, share.dtype)
-    if loss.allow_nan or loss.needs_all_rows or not is_score or m > k:
+    if loss.allow_nan or not is_score or m > k:
         return Place(nowhere, nowhere)
     target = jnp.asarray(y, share.dtype).reshape(-1, m)
     target = target if rows.offset is None else target - rows.offset[:, :m]

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import joblib
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
@@ -21,8 +22,8 @@ from jboost.tuning.members import Own, of_member
 
 Keeps = Literal["nothing", "held", "all"]
 MOST_ROUNDS = 32  # of a call: so often members that have ended make room
-BLOCK = (
-    4  # members side by side on a CPU, where more are no faster: blocks of none but idle ones are left out
+PER_CORE = (
+    2  # members side by side on a CPU, where more are no faster: blocks of none but idle ones are left out
 )
 
 
@@ -173,7 +174,7 @@ class _Running:
 
 def _block(width: int) -> int:
     """Return how many of so many members run side by side: all of them where the device is a wide one."""
-    return min(BLOCK, width) if jax.default_backend() == "cpu" else width
+    return min(PER_CORE * joblib.cpu_count(), width) if jax.default_backend() == "cpu" else width
 
 
 @program
