@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -155,3 +156,19 @@ def test_what_adapts_in_another_form_is_refused(rows):
         BatchLoss(lambda score, y, weight: jnp.sum(weight * (score - y) ** 2), adapt=with_mean_residual)
     with pytest.raises(ValueError, match="level must"):
         losses.huber(level=1.5)
+
+
+def test_a_width_far_below_the_residuals_is_told():
+    """Nearly all rows lie where the loss is straight: it falls in every round by as little as in the first."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    y = 1e3 * (X[:, 0] + 0.5 * rng.normal(size=400))
+    spec, hyper = jboost.Spec(n_estimators=40, max_depth=3), jboost.Hyper(learning_rate=0.3)
+    with pytest.warns(
+        UserWarning, match=r"fell by .* in the first 13 rounds, .*: the way is much longer than the steps"
+    ):
+        jboost.fit(jboost.losses.huber(1.0), X, y, spec=spec, hyper=hyper)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for loss in (jboost.losses.huber(), jboost.losses.huber(1e3), jboost.losses.squared_error):
+            jboost.fit(loss, X, y, spec=spec, hyper=hyper)

@@ -177,7 +177,6 @@ def test_a_batch_loss_starts_where_a_loss_of_rows_does(unit):
     np.testing.assert_allclose(model.base, [y.mean()], rtol=1e-4)
 
 
-
 @pytest.mark.parametrize("n", [48, *(pytest.param(n, marks=pytest.mark.slow) for n in (60, 300))])
 def test_a_ranking_starts_from_nothing_whatever_the_weights(n):
     rng = np.random.default_rng(n)

@@ -194,6 +194,26 @@ def test_outputs_with_trees_of_their_own_are_penalised_as_alone(rows):
         np.testing.assert_allclose(model.leaf_value[..., j], alone.leaf_value[..., 0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("grow_policy", ["symmetric", "depthwise"])
+def test_outputs_with_trees_of_their_own_shorten_their_steps_as_alone(grow_policy):
+    """Half of a region of one row in 40 are of a label that is rare elsewhere, at a learning rate of 1."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    X = rng.normal(size=(n, 5))
+    hot, common = (X[:, 0] > 1) & (X[:, 1] > 1), X[:, 1] + rng.normal(size=n) > 0
+    target = np.stack([rng.random(n) < np.where(hot, 0.5, 1e-3), common, rng.random(n) < 0.5], axis=1).astype(
+        float
+    )
+    hyper, spec = Hyper(learning_rate=1.0), Spec(n_estimators=6, max_depth=3, grow_policy=grow_policy)
+    separate = dataclasses.replace(spec, multi_output="separate")
+    model, history = jboost.fit(losses.logistic, X, target, spec=separate, hyper=hyper)
+    assert (np.diff(history.train_loss) < 0).all()
+    for j, column in enumerate(target.T):
+        alone, _ = jboost.fit(losses.logistic, X, column, spec=spec, hyper=hyper)
+        np.testing.assert_array_equal(model.trees.feature[:, j], alone.trees.feature)
+        np.testing.assert_allclose(model.leaf_value[..., j], alone.leaf_value[..., 0], rtol=1e-5)
+
+
 def test_weights_that_sum_to_1_are_learned_from(rows):
     data, y = rows
     target = (y > 0).astype(float)

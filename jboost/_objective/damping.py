@@ -17,6 +17,7 @@ from jboost._objective import native
 from jboost._objective.derivatives import NOISE, NUDGE, ROUNDING, Expansion, value_by_row
 from jboost._objective.leaf_rules import Newton
 from jboost._objective.leaves import Leaves
+from jboost._objective.units import are_alone
 from jboost._runtime.checkpointing import kept
 from jboost._runtime.closures import with_explicit_closure
 from jboost._runtime.library import by_platform
@@ -43,15 +44,30 @@ def shortened(step: Step) -> Float[Array, "leaves k"]:
     """Return the values of the leaves, smaller where the loss of a leaf's rows would rise.
 
     Such a step is halved until the step of a learning rate of 1 lowers the loss with its penalties by a quarter of what
-    the slope promises, and the one that is taken does not raise it.
+    the slope promises, and the one that is taken does not raise it. Outputs with trees and targets of their own take
+    the steps that each would take alone, as far as they do not raise the loss together.
 
     References
     ----------
     Armijo (1966), "Minimization of functions having Lipschitz continuous first partial derivatives".
     """
+    k = step.leaf_value.shape[1]
+    if k == 1 or step.leaves.leaf.ndim == 1 or not are_alone(k, step.leaves.rows):
+        return _halved(step)
+
+    def of_output(j: Array) -> Float[Array, " leaves"]:
+        is_own = jnp.arange(k, dtype=j.dtype) == j
+        return _halved(step._replace(leaf_value=jnp.where(is_own[None], step.leaf_value, 0))).sum(axis=1)
+
+    by_output = jax.lax.map(of_output, jnp.arange(k, dtype=jnp.int32))
+    return _halved(step._replace(leaf_value=by_output.T), together=True)
+
+
+def _halved(step: Step, together: bool = False) -> Float[Array, "leaves k"]:
+    """Halve leaf by leaf, or all together where each output has done so alone: its rows lie in leaves of the others."""
     k = step.leaf_value.shape[1] if step.leaves.leaf.ndim == 2 else 1
     whole = jnp.ones((step.leaf_value.shape[0], k), step.leaf_value.dtype)
-    rises_at, closed_over = with_explicit_closure(lambda factor: _rises(step, factor), whole)
+    rises_at, closed_over = with_explicit_closure(lambda factor: _rises(step, factor, together), whole)
     closed_over = jax.lax.stop_gradient(closed_over)
     value = jnp.where(jnp.isfinite(step.leaf_value), step.leaf_value, 0)
     # Where a loss hardly bends, a step may be as long as floats are.
@@ -158,8 +174,8 @@ def is_told_by_rows(loss: Any) -> bool:
     return not loss.needs_all_rows and loss.hessian != "full" and is_one_step
 
 
-def _rises(step: Step, factor: Float[Array, "leaves #k"]) -> Bool[Array, "leaves #k"]:
-    """Say which leaves this share of a step raises, or lowers too little if it was shortened.
+def _rises(step: Step, factor: Float[Array, "leaves #k"], together: bool) -> Bool[Array, "leaves #k"]:
+    """Say which leaves this share of a step raises, or lowers too little if it was shortened; or whether all rise.
 
     So does one after which rounding a score moves the loss by more than it falls: a loss without a minimum may fall
     for ever in exact numbers, where the next float of the score is a cliff.
@@ -207,7 +223,7 @@ def _rises(step: Step, factor: Float[Array, "leaves #k"]) -> Bool[Array, "leaves
     rises = ~((risen + penalty <= rounding) & lowers & sound)
     # Trees of several outputs move the same rows: where none of their leaves rises, all may still do together.
     all_rise = ~(risen[:, 0].sum() + penalty.sum() <= rounding[:, 0].sum())
-    shortens = rises & (factor > 0)
+    shortens = jnp.zeros_like(rises) if together else rises & (factor > 0)
     return jnp.where(jnp.any(shortens), shortens, all_rise & (factor > 0))
 
 

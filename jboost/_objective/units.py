@@ -54,11 +54,11 @@ class Units:
 def units_of_one(n_outputs: int, rows: Rows, separate: bool) -> Units:
     """Return units that change nothing."""
     one, ones = (as_array(np.ones(shape, rows.weight.dtype)) for shape in ((), (n_outputs,)))
-    joint = ones if _are_alone(n_outputs, rows, separate) else one
+    joint = ones if are_alone(n_outputs, rows, separate) else one
     return Units(ones, ones, ones, joint, joint, one)
 
 
-def _are_alone(n_outputs: int, rows: Rows, separate: bool) -> bool:
+def are_alone(n_outputs: int, rows: Rows, separate: bool = True) -> bool:
     """Say whether outputs have trees and targets of their own: each then has the units of a fit of it alone.
 
     Those that share a target, such as classes, take their steps together, which joint units allow for.
@@ -94,7 +94,7 @@ def find_units(
     """
     value, g, h = found
     n, k = score.shape
-    alone = _are_alone(k, rows, separate)
+    alone = are_alone(k, rows, separate)
     g, h, weight = jnp.reshape(g, (n, k)), jnp.reshape(h, (n, k)), jnp.asarray(rows.weight, g.dtype)[:, None]
     there, one = weight > 0, jnp.ones((), g.dtype)
     # Or squares would overflow.

@@ -36,6 +36,7 @@ RISEN = 1e-4  # relative: less may be rounding
 RISEN_OF_DRAWN = 0.1  # or chance, where not all rows take part in a round
 FAR = 16  # times: units at a base score that is given may differ so much from those at the best constant
 LONG = 10  # times 1 / learning_rate: in so many rounds a fit should come near the end of its way
+MANY_ROUNDS = 30  # before anything is said of how they went on
 STEADY = 0.9  # of what the first third of the rounds lowers the loss by: where the last third still does
 TOO_LIGHT = 5  # times min_child_weight: a sum of Hessians that hardly leaves room for two sides
 
@@ -268,7 +269,7 @@ def warn_if_steps_are_short(problem: Problem, rounds: Round, loss: Any) -> None:
     """Say so where the training loss falls as slowly, after many rounds, as at the start: the way is much longer."""
     history = np.append(np.asarray(rounds.train_loss, np.float64), float(loss))
     n_rounds, third = len(history) - 1, (len(history) - 1) // 3
-    is_long = n_rounds * float(problem.hyper.learning_rate) >= LONG
+    is_long = n_rounds >= max(MANY_ROUNDS, LONG / float(problem.hyper.learning_rate))
     if (
         problem.loss.adapt is not None
         or not rounds.tree.gain.any()
