@@ -28,7 +28,7 @@ def stirling_gap(a: Float[Array, "..."]) -> Float[Array, "..."]:
     )
 
 
-def stirling_step(a: Float[Array, "..."], more: Float[Array, "..."]) -> Float[Array, "..."]:
+def stirling_step(a: Float[Array, "..."], more: Float[Array, "..."] | float) -> Float[Array, "..."]:
     """Return `stirling_gap` of a less that of a + more, where more is not negative: about -more / 2a for a large a."""
     is_large = a > LARGE
     small, large = jnp.where(is_large, 1.0, a), jnp.where(is_large, a, LARGE)
