@@ -10,20 +10,18 @@ search of jboost has other numbers: it compiles nothing.
 from __future__ import annotations
 
 import argparse
-import importlib
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
-from jboost import JBoostClassifier, JBoostSearchCV
+ROOT = Path(__file__).parent.parent
+if str(ROOT) not in sys.path:  # as a script: find this checkout, which need not be installed
+    sys.path.insert(0, str(ROOT))
 
-PEERS = {
-    "xgboost": ("XGBClassifier", {"tree_method": "hist"}),
-    "lightgbm": ("LGBMClassifier", {"verbose": -1, "num_leaves": 63}),
-}
+from experiments.benchmark.searches import N_SETTINGS, PEERS, make_search  # noqa: E402
 
 
 def rows(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -34,13 +32,6 @@ def rows(n: int) -> tuple[np.ndarray, np.ndarray]:
     return X, (signal + rng.normal(size=n) > 0).astype(int)
 
 
-def grid(n_settings: int, shift: float = 1.0) -> list[dict[str, Any]]:
-    """Return settings one by one, for a grid of lists of one value."""
-    rates, penalties = np.geomspace(0.02, 0.3, 8) * shift, np.geomspace(0.1, 10, 8)
-    settings = [{"learning_rate": [rate], "reg_lambda": [penalty]} for rate in rates for penalty in penalties]
-    return settings[:: 64 // n_settings]
-
-
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
@@ -48,12 +39,10 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--trees", type=int, default=100)
-    parser.add_argument("--peer-settings", type=int, default=8, choices=[1, 2, 4, 8, 16, 32, 64])
+    parser.add_argument("--peer-settings", type=int, default=8, choices=[8, 64])
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     options = parser.parse_args()
     X, y = rows(options.rows)
-    common = {"n_estimators": options.trees, "max_depth": 6}
-    how = {"cv": StratifiedKFold(5), "scoring": "neg_log_loss", "refit": False}
     lines = ["| | seconds | best log loss |", "|---|---|---|"]
 
     def add(name: str, seconds: float, search: Any) -> None:
@@ -62,21 +51,21 @@ def main() -> None:
 
     print("\n".join(lines))
     for policy in ("symmetric", "depthwise"):
-        estimator = JBoostClassifier(**common, grow_policy=policy)
         for which, shift in (("first", 1.0), ("second", 1.01)):
+            library = "jboost" if policy == "symmetric" else "jboost-depthwise"
             start = time.perf_counter()
-            search = JBoostSearchCV(estimator, param_grid=grid(64, shift), **how).fit(X, y)
+            search = make_search(library, options.trees, None, shift=shift).fit(X, y)
             add(f"JBoostSearchCV, {policy}, {which}", time.perf_counter() - start, search)
-    for name, (kind, more) in PEERS.items():
+    for name, (kind, _) in PEERS.items():
+        n_settings = options.peer_settings
         try:
-            estimator = getattr(importlib.import_module(name), kind)(**common, **more)
+            search = make_search(name, options.trees, None, n_settings)
         except ImportError:
             continue
-        n_settings = options.peer_settings
         start = time.perf_counter()
-        search = GridSearchCV(estimator, grid(n_settings), **how).fit(X, y)
-        seconds = (time.perf_counter() - start) * 64 / n_settings
-        add(f"GridSearchCV over {kind}" + f", {n_settings} settings x {64 // n_settings}", seconds, search)
+        search.fit(X, y)
+        seconds = (time.perf_counter() - start) * N_SETTINGS / n_settings
+        add(f"GridSearchCV over {kind}, {n_settings} settings x {N_SETTINGS // n_settings}", seconds, search)
     if options.markdown is not None:
         options.markdown.write_text("\n".join(lines) + "\n")
 

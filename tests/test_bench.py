@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from experiments.benchmark import (
     report,
     rows,
     running,
+    searches,
 )
 
 OPTIONS = running.Options(threads=1)
@@ -422,3 +424,24 @@ def test_a_plot_is_drawn(tmp_path):
 def test_a_plot_needs_a_ratio(tmp_path):
     with pytest.raises(ValueError, match="ratio"):
         plotting.draw(report.make_lines(named("sweep-cpu"), results()), tmp_path / "ratios.png")
+
+
+def test_a_share_of_the_settings_of_a_search_has_every_number_once():
+    share, every = searches.settings(8), searches.settings()
+    assert (len(share), len(every)) == (8, 64)
+    assert all(one in every for one in share)
+    for name in ("learning_rate", "reg_lambda"):
+        assert {one[name][0] for one in share} == {one[name][0] for one in every}
+
+
+def test_a_search_is_timed_with_other_numbers_each_time(monkeypatch):
+    made = []
+
+    def make(library, trees, threads, shift):
+        made.append((library, trees, threads, shift))
+        return SimpleNamespace(fit=lambda X, y: None)
+
+    monkeypatch.setattr(searches, "make_search", make)
+    figures = cases.search(cases.Job("search", "jboost", 100, 3, 255, False, 2, repeats=2))
+    assert figures["calls"] == 2
+    assert made == [("jboost", 3, 2, shift) for shift in (1.0, 1.01, 1.02)]

@@ -378,24 +378,3 @@ def test_so_many_run_at_a_time_as_their_largest_arrays_fit(kind, monkeypatch):
     with context, pytest.raises(StopIteration):
         sweep(loss, jboost.bin_features(X, 32), y, hyper=of_many, spec=spec, folds=4, memory=memory)
     assert 1 <= widths[0] <= memory / largest
-
-
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="a wide device runs all side by side")
-def test_members_that_have_ended_are_not_run_beside_the_last_ones():
-    """Twelve settings end in the first call; the last one makes all its rounds in a block of four."""
-    X, y = rows()
-    calls = []
-
-    def counted(score, y, weight):
-        jax.debug.callback(calls.append, score[0])
-        return jnp.average(jnp.square(score - y), weights=weight)
-
-    rates = Hyper(learning_rate=np.array([1.0] * 12 + [0.003]))
-    spec = Spec(n_estimators=160, max_depth=2, n_iter_no_change=2)
-    mask = (np.arange(N) % 3 == 0)[None]
-    found = sweep(losses.squared_error, X, y, hyper=rates, spec=spec, folds=mask, metric=counted)
-    jax.effects_barrier()
-    n_rounds = (~np.isnan(found.metric)).sum(axis=2)[:, 0]
-    assert n_rounds[:12].max() <= 32
-    assert n_rounds[12] == 160
-    assert len(calls) <= 32 * 16 + (160 - 32) * 4 + 64  # and some to try the metric

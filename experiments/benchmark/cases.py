@@ -6,6 +6,7 @@ Times are medians of the calls after the first; what the first took longer is re
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import statistics
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 import scipy.sparse
 
+from experiments.benchmark import searches
 from experiments.benchmark.estimators import make_estimator
 from experiments.benchmark.fresh import time_processes
 from experiments.benchmark.libraries import JBoost, XGBoost, dependence_of, load, make_data, make_zeros
@@ -135,6 +137,22 @@ def sweep(job: Job) -> Figures:
     return {"seconds": n_fits * statistics.mean(times), "fits_timed": len(times), "fits": n_fits}
 
 
+def search(job: Job) -> Figures:
+    """Search 64 settings on 5 folds; a peer is timed on a share, jboost on all, with other numbers each time."""
+    X, y = make_data(job.rows)
+    if job.library in searches.PEERS:
+        n = searches.N_SETTINGS // SWEEP_SHARE
+        seconds = seconds_of(lambda: searches.make_search(job.library, job.trees, job.threads, n).fit(X, y))
+        return {"seconds": SWEEP_SHARE * seconds, "settings_timed": n, "settings": searches.N_SETTINGS}
+    shifts = (1 + 0.01 * i for i in itertools.count())
+
+    def whole() -> None:
+        searches.make_search(job.library, job.trees, job.threads, shift=next(shifts)).fit(X, y)
+
+    first, usual, calls = time_calls(whole, job.repeats)
+    return {"seconds": usual, "compile_seconds": max(first - usual, 0.0), "calls": calls}
+
+
 def custom_loss(job: Job) -> Figures:
     """Fit by a loss of the user and by the same loss built in, in turn."""
     X, y = make_data(job.rows)
@@ -249,6 +267,7 @@ KINDS: dict[str, Callable[[Job], Figures]] = {
     "call": call,
     "exact": exact,
     "sweep": sweep,
+    "search": search,
     "custom_loss": custom_loss,
     "predict": predict,
     "dependence": dependence,

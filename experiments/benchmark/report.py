@@ -116,7 +116,7 @@ def headline(about: dict[str, Any], options: dict[str, Any]) -> str:
     lines = [
         f"{about.get('processor', '?')}, {options['threads']} threads, {device}{versions}{native}",
         f"medians of {options['repeats']} calls after the first, {options['rounds']} round(s) of processes",
-        "of a sweep, peers are timed on 8 of the 64 fits, times 8",
+        "of a sweep, peers are timed on 8 of the 64 fits, and of a search on 8 of the 64 settings, times 8",
     ]
     if about.get("load", 0) > BUSY * about.get("cores", 1):
         lines.append(

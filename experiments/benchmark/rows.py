@@ -56,6 +56,10 @@ GPU_63 = _training("gpu-63", 63, "gpu")
 GPU_8M_63 = _training("gpu-8m-63", 63, "gpu", 2**23)
 SWEEP_CPU = Case("sweep-cpu", "sweep", SMALL, 200, device="cpu")
 SWEEP_GPU = Case("sweep-gpu", "sweep", SMALL, 200, device="gpu", libraries=("jboost", *GPU_PEERS))
+SEARCH_CPU = Case(
+    "search-cpu", "search", SMALL, 100, device="cpu", libraries=(*POLICIES, "xgboost", "lightgbm")
+)
+SEARCH_GPU = Case("search-gpu", "search", SMALL, 100, device="gpu", libraries=(*POLICIES, "xgboost"))
 CUSTOM_LOSS = Case("custom-loss", "custom_loss", MILLION, 30, libraries=("jboost", "xgboost"))
 GOSS = Case("goss", "train_goss", MILLION, 100, device="cpu", libraries=(*POLICIES, "lightgbm"))
 ZEROS = Case("zeros", "zeros", MILLION, 30, device="cpu", libraries=(*POLICIES, "xgboost", "lightgbm"))
@@ -100,6 +104,15 @@ ROWS = (
     Row("gpu-8m-63", "8.4M x 28, 63 bins, training on a GPU", GPU_8M_63, *_RATES, 0.9, 0.6),
     Row("sweep-cpu", "64 fits of 10,000 rows and 200 trees as one call", SWEEP_CPU, *_CALL, 0.5, 0.25),
     Row("sweep-gpu", "the same on a GPU", SWEEP_GPU, *_CALL, 0.05, 0.02),
+    Row(
+        "search-cpu",
+        "64 settings on 5 folds of 10,000 rows, 100 trees: JBoostSearchCV against GridSearchCV over the peers",
+        SEARCH_CPU,
+        *_CALL,
+        0.3,
+        0.2,
+    ),
+    Row("search-gpu", "the same on a GPU", SEARCH_GPU, *_CALL, 0.05, 0.02),
     Row(
         "custom-loss",
         "1M x 28, a loss of the user against the same loss built in",

@@ -253,7 +253,8 @@ class JBoostSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _estimator(self) -> Boosting:
         if not isinstance(self.estimator, Boosting):
             raise TypeError(
-                f"estimator must be a JBoostClassifier or a JBoostRegressor, got {type(self.estimator).__name__}"
+                "estimator must be a JBoostClassifier, a JBoostRegressor or a JBoostDistribution, got "
+                f"{type(self.estimator).__name__}"
             )
         if self.estimator.early_stopping is True:
             raise ValueError(

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import joblib
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
@@ -22,9 +21,6 @@ from jboost.tuning.members import Own, of_member
 
 Keeps = Literal["nothing", "held", "all"]
 MOST_ROUNDS = 32  # of a call: so often members that have ended make room
-PER_CORE = (
-    2  # members side by side on a CPU, where more are no faster: blocks of none but idle ones are left out
-)
 
 
 class Member(NamedTuple):
@@ -72,7 +68,7 @@ def run_all(
     members : functions
         Each makes a member when its turn has come.
     width : int
-        How many run at a time, one compiled program for all; only blocks of idle places cost nothing.
+        How many run at a time, one compiled program for all; the last ones have idle neighbours.
     ended : function
         Of a member's number and what it leaves.
     progress : function
@@ -84,7 +80,7 @@ def run_all(
     of_program = dataclasses.replace(spec, n_estimators=0, n_iter_no_change=None)
     shared = dataclasses.replace(shared, spec=of_program, base=None, edges=None)
     running: list[_Running] = []
-    batch, places = None, -(-width // _block(width)) * _block(width)
+    batch = None
     try:
         while waiting or running:
             while waiting and len(running) < width:
@@ -92,9 +88,9 @@ def run_all(
                 running.append(_Running(number, make()))
                 batch = None
             if batch is None:
-                batch = _stacked([one.member for one in running], places)
+                batch = _stacked([one.member for one in running], width)
             n_rounds = min(MOST_ROUNDS, *(spec.n_estimators - len(one.before) for one in running))
-            found = run_batch(shared, *batch, n_rounds, len(running))
+            found = run_batch(shared, *batch, n_rounds)
             if np.asarray(found.rises).any():  # once more, with steps that are shortened
                 shared = dataclasses.replace(shared, shortens=True)
                 continue
@@ -172,46 +168,27 @@ class _Running:
         return self
 
 
-def _block(width: int) -> int:
-    """Return how many of so many members run side by side: all of them where the device is a wide one."""
-    return min(PER_CORE * joblib.cpu_count(), width) if jax.default_backend() == "cpu" else width
-
-
 @program
-def run_batch(
-    shared: Problem, own: Own, state: State, n_rounds: int | Int[Array, ""], n_members: int | Int[Array, ""]
-) -> Found:
-    """Run some rounds of the first members, block by block; end early where one has a step to be shortened."""
+def run_batch(shared: Problem, own: Own, state: State, n_rounds: int | Int[Array, ""]) -> Found:
+    """Run some rounds of all members; end early where one has a step that is to be shortened."""
 
     def one_round(own: Own, state: State) -> tuple[State, Any, Array]:
         new, result, rises, sound, _ = try_step(of_member(shared, own), state)
         return new, (result.train_loss, result.valid_metric, sound), rises
-
-    def one_block(j: Array, carry: tuple[State, Any, Array]) -> tuple[State, Any, Array]:
-        first = j * size
-        parts = jax.tree.map(lambda part: jax.lax.dynamic_slice_in_dim(part, first, size), (own, carry[0]))
-        return jax.tree.map(
-            lambda all_, one: jax.lax.dynamic_update_slice_in_dim(all_, one, first, 0),
-            carry,
-            jax.vmap(one_round)(*parts),
-        )
 
     def goes_on(carry: tuple[Any, ...]) -> Array:
         i, _, _, rises = carry
         return (i < n_rounds) & ~jnp.any(rises)
 
     def one_more(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        i, state, stored, rises = carry
-        found = jax.tree.map(lambda all_: all_[i], stored)
-        state, found, rises = jax.lax.fori_loop(0, n_blocks, one_block, (state, found, rises))
+        i, state, stored, _ = carry
+        state, found, rises = jax.vmap(one_round)(own, state)
         stored = jax.tree.map(
             lambda all_, one: jax.lax.dynamic_update_index_in_dim(all_, one, i, 0), stored, found
         )
         return i + 1, state, stored, rises & stored[2].all(axis=0)
 
     b = own.weight.shape[0]
-    size = _block(b)
-    n_blocks = (n_members + size - 1) // size
     room = jnp.zeros((MOST_ROUNDS, b), state.score.dtype)
     start = (
         jnp.asarray(0, jnp.int32),
