@@ -462,6 +462,15 @@ def test_rare_counts_are_learned_beside_a_size_that_runs_off():
     assert_allclose(history.train_loss, alone.train_loss, rtol=1e-3)
 
 
+def test_a_scale_whose_square_is_no_float_is_said_to_have_run_off():
+    y = np.zeros(400)
+    y[:4] = 1
+    with pytest.raises(
+        ValueError, match=r"output 1 has run off to -44\.\d+, as the loss falls without end there"
+    ):
+        jboost.fit(d.student_t().loss(), np.arange(400.0)[:, None], y, spec=SPEC)
+
+
 @pytest.mark.parametrize("name", ["negative_binomial", "student_t"])
 def test_what_has_run_off_is_finite(name):
     """Far beyond the floats of its logarithm, as trees may take it."""
