@@ -50,9 +50,8 @@ def main() -> None:
         print(lines[-1], flush=True)
 
     print("\n".join(lines))
-    for policy in ("symmetric", "depthwise"):
+    for library, policy in (("jboost", "symmetric"), ("jboost-depthwise", "depthwise")):
         for which, shift in (("first", 1.0), ("second", 1.01)):
-            library = "jboost" if policy == "symmetric" else "jboost-depthwise"
             start = time.perf_counter()
             search = make_search(library, options.trees, None, shift=shift).fit(X, y)
             add(f"JBoostSearchCV, {policy}, {which}", time.perf_counter() - start, search)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int32, UInt
 
 from jboost._runtime import library
-from jboost._runtime.typing import zeros_varying_like
+from jboost._runtime.typing import type_varying_like, zeros_varying_like
 
 SCALE = "jboost_find_scale"
 SUM = "jboost_sum_by_group"
@@ -84,7 +84,10 @@ def _select_is_right() -> bool:
 
 def find_scale(values: Float[Array, "n c"]) -> tuple[Float[Array, " c"], Int32[Array, " c"]]:
     """Do what `jboost._fixed_point.find_scale` does on one device."""
-    results = [_like(values, values.shape[1:], values.dtype), _like(values, values.shape[1:], jnp.int32)]
+    results = [
+        type_varying_like(values, values.shape[1:], values.dtype),
+        type_varying_like(values, values.shape[1:], jnp.int32),
+    ]
     factor, count = jax.ffi.ffi_call(SCALE, results, vmap_method="expand_dims")(values)
     return factor, count
 
@@ -98,7 +101,7 @@ def sum_by_group(
 ) -> Float[Array, "groups c"]:
     """Do what `jboost._fixed_point.sums.sums_in_jax` does on one device."""
     group = zeros_varying_like(values, (0,), jnp.int32) if group is None else group
-    result = _like(values, (n_groups, values.shape[1]), values.dtype)
+    result = type_varying_like(values, (n_groups, values.shape[1]), values.dtype)
     return jax.ffi.ffi_call(SUM, result, vmap_method="expand_dims")(values, group, factor, count)
 
 
@@ -112,8 +115,8 @@ def moments_by_group(
     n_groups: int,
 ) -> tuple[Float[Array, "groups 1"], Float[Array, "groups 1"], Int32[Array, " groups"]]:
     """Do what `jboost._fixed_point.sums.moments_in_jax` does on one device."""
-    sums = _like(g, (n_groups, 1), g.dtype)
-    results = [sums, sums, _like(g, (n_groups,), jnp.int32)]
+    sums = type_varying_like(g, (n_groups, 1), g.dtype)
+    results = [sums, sums, type_varying_like(g, (n_groups,), jnp.int32)]
     call = jax.ffi.ffi_call(MOMENTS, results, vmap_method="expand_dims")
     of_g, of_h, n_counted = call(g, h, counted, group, factor, count)
     return of_g, of_h, n_counted
@@ -123,7 +126,7 @@ def count_by_group(
     counted: Bool[Array, " n"], group: Int[Array, " n"], n_groups: int
 ) -> Int32[Array, " groups"]:
     """Do what `jboost._fixed_point.sums.counts_in_jax` does."""
-    result = _like(counted, (n_groups,), jnp.int32)
+    result = type_varying_like(counted, (n_groups,), jnp.int32)
     return jax.ffi.ffi_call(COUNT, result, vmap_method="expand_dims")(counted, group)
 
 
@@ -135,9 +138,5 @@ def select(
 ) -> UInt[Array, " g"]:
     """Do what `jboost._fixed_point.quantile.select` does on one device."""
     group = zeros_varying_like(key, (0,), jnp.int32) if group is None else group
-    result = _like(key, rank.shape, key.dtype)
+    result = type_varying_like(key, rank.shape, key.dtype)
     return jax.ffi.ffi_call(SELECT, result, vmap_method="expand_dims")(key, mass, group, rank)
-
-
-def _like(array, shape, dtype):
-    return jax.typeof(zeros_varying_like(array, shape, dtype))  # the zeros themselves are never made

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Int32, UInt, UInt32
 
 from jboost._runtime import library
-from jboost._runtime.typing import zeros_varying_like
+from jboost._runtime.typing import type_varying_like
 
 TARGET = "jboost_histogram"
 
@@ -37,5 +37,5 @@ def build_histogram(
 ) -> Int32[Array, "b c l f"]:
     """Call the C++ kernel. Under vmap it takes the whole batch, unbatched arguments once."""
     shape = (n_codes, values.shape[1], n_slots, bins.shape[0])
-    result = jax.typeof(zeros_varying_like(slot, shape, jnp.int32))  # the zeros themselves are never made
+    result = type_varying_like(slot, shape, jnp.int32)
     return jax.ffi.ffi_call(TARGET, result, vmap_method="expand_dims")(bins, slot, values)

@@ -66,10 +66,9 @@ def minimise(moments: Callable[[Array], Moments], origin: Array, start: Place, m
         is_better = _is_better(new, state.at, step, may_be_level)
         bends = jnp.abs(diagonal_of(new.h)) * start.unit * start.unit >= LEAST_BEND
         may_start = (state.iteration != 1) | jnp.all(bends | (start.unit == 0))
-        least = (
-            ROUNDING * eps * state.at.value_size if may_be_level else 0
-        )  # or it would be left for its rounding
-        is_lower = state.at.value - new.value > jnp.where(state.iteration == 0, 0, least)
+        # Where nothing may depend on the constant, the first place is not left for its rounding.
+        least = ROUNDING * eps * state.at.value_size if may_be_level else 0
+        is_lower = state.at.value - new.value > least
         accept = finite & jnp.where(starting, may_start & is_lower, is_better)
         constant, at = jax.tree.map(
             lambda new, old: jnp.where(accept, new, old), (state.trial, new), (state.constant, state.at)

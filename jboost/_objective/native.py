@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jboost._runtime import library
-from jboost._runtime.typing import zeros_varying_like
+from jboost._runtime.typing import type_varying_like
 
 MOVE = "jboost_move_scores"
 
@@ -37,15 +37,14 @@ def move_scores(
     units: Float[Array, "2 k"],
     numbers: Float[Array, " 3"],
 ) -> tuple[Float[Array, "n k"], Float[Array, " n"]]:
-    """Do what `jboost._objective.damping.moved_in_jax` does, of g and h times weights and divided by their units.
+    """Do what `jboost._objective.damping._moved_in_jax` does, of g and h times weights and divided by their units.
 
     The numbers are the bound, the typical loss beside which that of a row is rounded, and how much of both rounding is.
     """
-    results = [_like(score, score.shape), _like(score, score.shape[:1])]
+    results = [
+        type_varying_like(score, score.shape, score.dtype),
+        type_varying_like(score, score.shape[:1], score.dtype),
+    ]
     call = jax.ffi.ffi_call(MOVE, results, vmap_method="expand_dims")
     moved, most = call(score, leaf, leaf_value, g, h, value, weight, units, numbers)
     return moved, most
-
-
-def _like(array, shape):
-    return jax.typeof(zeros_varying_like(array, shape, array.dtype))  # the zeros themselves are never made

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, UInt32
 
 from jboost._runtime import library
-from jboost._runtime.typing import zeros_varying_like
+from jboost._runtime.typing import type_varying_like
 
 TARGET = "jboost_random_bits"
 IMPLEMENTATION = "threefry2x32"  # of the keys that the library knows
@@ -27,5 +27,5 @@ def _is_right() -> bool:
 def random_bits(key: Array, n: int) -> UInt32[Array, " n"]:
     """Do what `jboost._random.random_bits` does."""
     words = jax.random.key_data(key)
-    result = jax.typeof(zeros_varying_like(words, (n,), jnp.uint32))  # the zeros themselves are never made
+    result = type_varying_like(words, (n,), jnp.uint32)
     return jax.ffi.ffi_call(TARGET, result, vmap_method="expand_dims")(words)

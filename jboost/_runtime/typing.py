@@ -159,6 +159,11 @@ def zeros_varying_like(array: jax.Array, shape: tuple[int, ...], dtype: Any) -> 
     return jax.lax.pcast(zeros, tuple(jax.typeof(array).manual_axis_type.varying), to="varying")
 
 
+def type_varying_like(array: jax.Array, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return the type of such zeros, which are never made: that of the result of a call of the C++ library."""
+    return jax.typeof(zeros_varying_like(array, shape, dtype))
+
+
 def varying_alike(*arrays: Any) -> list[jax.Array]:
     """Inside shard_map, mark all arrays as different on each device if one is."""
     varying = [jax.typeof(array).manual_axis_type.varying for array in arrays]

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from jboost._runtime import library
-from jboost._runtime.typing import Layout, empty_for_device, zeros_varying_like
+from jboost._runtime.typing import Layout, empty_for_device, type_varying_like
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules, Tree
 from jboost._tree.columns import Bins, Columns, GradientPairs, Grouped
@@ -50,7 +50,7 @@ def _is_right() -> bool:
 def group_columns(bins: Bins) -> Grouped:
     """Lay the codes of up to eight columns side by side for each row."""
     n_features, n = bins.shape
-    result = jax.typeof(zeros_varying_like(bins, _grouped_shape(n_features, n), bins.dtype))
+    result = type_varying_like(bins, _grouped_shape(n_features, n), bins.dtype)
     return jax.ffi.ffi_call(GROUPING, result, vmap_method="expand_dims")(bins)
 
 
@@ -89,7 +89,7 @@ def grow_tree(
         (active.shape, jnp.int32),
     ]
     # The zeros themselves are never made.
-    results = [jax.typeof(zeros_varying_like(active, shape, dtype)) for shape, dtype in shapes]
+    results = [type_varying_like(active, shape, dtype) for shape, dtype in shapes]
     *splits, leaf = jax.ffi.ffi_call(TARGET, results, vmap_method="expand_dims")(
         columns.bins,
         derivatives.g,

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Int, UInt, UInt32
 
 from jboost._runtime import library
 from jboost._runtime.padding import pad_axis
-from jboost._runtime.typing import Layout, empty_for_device, zeros_varying_like
+from jboost._runtime.typing import Layout, empty_for_device, type_varying_like
 from jboost._spec import Hyper, Spec
 from jboost._split import Rules, Tree
 from jboost._tree.columns import Columns, GradientPairs
@@ -70,7 +70,7 @@ def grow_sorted(
         (active.shape, jnp.int32),
     ]
     # The zeros themselves are never made.
-    results = [jax.typeof(zeros_varying_like(active, shape, dtype)) for shape, dtype in shapes]
+    results = [type_varying_like(active, shape, dtype) for shape, dtype in shapes]
     feature, threshold, missing_right, gain, leaf = jax.ffi.ffi_call(
         TARGET, results, vmap_method="expand_dims"
     )(
